@@ -1,0 +1,1 @@
+"""Known failures and their remedies."""

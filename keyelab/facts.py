@@ -1,0 +1,203 @@
+"""Facts: what a phase leaves for the next ones, as facts/<phase>.json in the run folder.
+
+Paths are written as `files.shown` gives them and read with `files.located`. A fact that could
+not be read is None.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from keyelab.errors import KeyelabError, NeedsPhase
+from keyelab.files import read_json, shown
+
+F = TypeVar("F", bound="Facts")
+
+
+class Facts(BaseModel):
+    """Base of the facts of each phase."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class FileFact(Facts):
+    """A file and its digest."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+class DeviceFact(Facts):
+    """An accelerator, as far as it could be read."""
+
+    name: str | None = None
+    arch: str | None = None
+    memory_bytes: int | None = None
+    pci_address: str | None = None
+
+
+class EnvFacts(Facts):
+    """01_env_check: the host, its tools, and the environment that later phases run with."""
+
+    os: str
+    kernel: str
+    cpu: str | None
+    cores: int
+    memory_bytes: int
+    python: str
+    cmake: str
+    ninja: str
+    cxx: str | None
+    toolkit_root: str | None = None
+    toolkit_version: str | None = None
+    devices: list[DeviceFact] = []
+    environment: dict[str, str] = {}
+
+
+class ModelFacts(Facts):
+    """02_model_fetch: a model and its projector, proven to be a pair."""
+
+    model: FileFact
+    mmproj: FileFact
+    source: str
+    architecture: str
+    projector: str
+    parameters: int
+    quantization: str
+    context_tokens: int
+    embedding_width: int
+    chat_template: bool
+
+
+class HeaderFacts(Facts):
+    """03_header_fixes: an include folder to put before the toolkit's own; '' when none."""
+
+    overlay: str = ""
+    files: list[str] = []
+    reason: str = ""
+
+
+class PatchFact(Facts):
+    """One rule of a recipe and where it changed the tree."""
+
+    id: str
+    title: str
+    files: list[str]
+    replacements: int
+
+
+class SourceFacts(Facts):
+    """04_source_patch: the tree to build, by digest before and after."""
+
+    tree: str
+    origin: str
+    version: str
+    recipe: str
+    base_sha256: str
+    tree_sha256: str
+    patches: list[PatchFact]
+
+
+class BuildFacts(Facts):
+    """05_build: the binaries and what they were made from."""
+
+    build_dir: str
+    key: str
+    reused: bool
+    backend: str
+    gpu_targets: str
+    build_type: str
+    version: str
+    backends: list[str]
+    command: str
+    binaries: dict[str, FileFact]
+
+
+class ServeFacts(Facts):
+    """06_serve: the server that answers."""
+
+    url: str
+    pid: int
+    state_file: str
+    log: str
+    alias: str
+    build_info: str
+    model_path: str
+    context_tokens: int | None
+    slots: int | None
+    ready_s: float
+    command: str
+
+
+class FrameFact(Facts):
+    """One frame sent: where it stands in the video (seconds) and its JPEG size."""
+
+    requested_s: float
+    time_s: float
+    jpeg_bytes: int
+
+
+class VideoFacts(Facts):
+    """07_video_test: what was asked and answered."""
+
+    video: FileFact
+    duration_s: float | None
+    frames: list[FrameFact]
+    coverage: float | None
+    prompt: str
+    answer: str
+    reasoning: str
+    finish_reason: str | None
+    expected: str
+    ttft_s: float | None
+    total_s: float
+    usage: dict[str, Any]
+    timings: dict[str, Any]
+
+
+class PerfFacts(Facts):
+    """08_perf_analysis: one row a finished task, and the load time (seconds)."""
+
+    log: str
+    load_s: float | None
+    tasks: list[dict[str, Any]]
+    article_tasks: list[dict[str, Any]]
+    decode_tps: float | None
+    prefill_tps: float | None
+
+
+FACTS: dict[str, type[Facts]] = {
+    "env_check": EnvFacts,
+    "model_fetch": ModelFacts,
+    "header_fixes": HeaderFacts,
+    "source_patch": SourceFacts,
+    "build": BuildFacts,
+    "serve": ServeFacts,
+    "video_test": VideoFacts,
+    "perf_analysis": PerfFacts,
+}
+
+
+def read_facts(folder: Path, phase: str, kind: type[F]) -> F:
+    """The facts of `phase` in a run folder.
+
+    Raises NeedsPhase when the phase has not left any, KeyelabError when they do not fit.
+    """
+    path = folder / "facts" / f"{phase}.json"
+    if not path.exists():
+        raise NeedsPhase(
+            f"expected the facts of {phase} at {shown(path)}, found none",
+            f"run that phase first: keyelab run --to {phase}, or its notebook",
+        )
+    content = read_json(path)
+    try:
+        return kind.model_validate(content["facts"])
+    except (KeyError, TypeError, ValidationError) as error:
+        raise KeyelabError(
+            f"expected the facts of {phase} in {shown(path)}, found: {str(error).splitlines()[0]}",
+            f"run that phase again: keyelab run --from {phase}",
+        ) from None

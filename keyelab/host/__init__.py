@@ -1,0 +1,1 @@
+"""What this machine is: probes, and checks with a remedy each."""

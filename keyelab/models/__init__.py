@@ -1,0 +1,1 @@
+"""Getting weights and proving them."""

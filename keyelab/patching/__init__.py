@@ -1,0 +1,1 @@
+"""The source tree: obtain, plan, apply, verify, revert."""

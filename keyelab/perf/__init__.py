@@ -1,0 +1,1 @@
+"""Server logs and timings as tables and plots."""

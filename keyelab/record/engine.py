@@ -1,0 +1,172 @@
+"""The papermill engine `keyelab`: NBClient's, but its record of a broken run is true.
+
+Papermill 2.7 turns every pending cell into a completed one when a kernel dies, a cell times
+out, or the run is interrupted (papermill/engines.py, notebook_complete; clientwrap.py catches
+CellExecutionError alone). Here the cell that was running is marked failed, later ones stay
+pending, a banner says what happened, and an interrupted run exits with 130.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from papermill.clientwrap import PapermillNotebookClient
+from papermill.engines import NBClientEngine, NotebookExecutionManager
+from papermill.iorw import papermill_io
+
+from keyelab.files import redact, write_text
+from keyelab.record.nb import INJECTED
+
+INTERRUPTED = 130
+BANNER_TAG = "papermill-error-cell-tag"  # papermill drops cells with this tag from its inputs
+
+
+class HonestClient(PapermillNotebookClient):  # type: ignore[misc]
+    """Marks the cell that was running as failed, whatever stopped it."""
+
+    def papermill_execute_cells(self) -> None:
+        """Execute the cells; the first one that does not complete ends the run."""
+        for index, cell in enumerate(self.nb.cells):
+            self.nb_man.cell_start(cell, index)
+            try:
+                self.execute_cell(cell, index)
+            except CellExecutionError as error:
+                self.nb_man.cell_exception(cell, cell_index=index, exception=error)
+                self._outcome("failed", "error", index)
+                break
+            except BaseException as error:
+                self.nb_man.cell_exception(cell, cell_index=index, exception=error)
+                outcome, reason = _why(error)
+                self._outcome(outcome, reason, index)
+                self._banner(cell, index, outcome, reason)
+                raise
+            finally:
+                self.nb_man.cell_complete(cell, cell_index=index)
+        else:
+            self._outcome("completed", "", None)
+
+    def set_widgets_metadata(self) -> None:
+        """Records hold no widget state: code forges and offline HTML cannot draw it."""
+
+    def _outcome(self, outcome: str, reason: str, index: int | None) -> None:
+        self.nb.metadata["keyelab"] = {"schema": 1, "outcome": outcome, "reason": reason}
+        if index is not None:
+            self.nb.metadata["keyelab"]["failed_cell"] = self.nb.cells[index].get("id", str(index))
+
+    def _banner(self, cell: Any, index: int, outcome: str, reason: str) -> None:
+        said = {
+            "dead-kernel": "the kernel died (killed, or out of memory)",
+            "timeout": "the cell ran out of time",
+            "interrupted": "the run was interrupted",
+        }.get(reason, f"the run was stopped by {reason}")
+        first = (cell.source.splitlines() or [""])[0]
+        banner = nbformat.v4.new_markdown_cell(
+            f"**{outcome}: {said} in cell {index + 1}, `{first[:80]}`.** "
+            "Cells after it did not run."
+        )
+        banner.metadata["tags"] = [BANNER_TAG]
+        banner.metadata["papermill"] = dict(cell.metadata["papermill"], status="completed")
+        banner.metadata["papermill"].update(exception=False, start_time=None, end_time=None)
+        self.nb.cells.insert(0, banner)
+
+
+class KeyelabEngine(NBClientEngine):  # type: ignore[misc]
+    """`papermill … --engine keyelab`, and what `keyelab run` uses."""
+
+    @classmethod
+    def execute_managed_notebook(
+        cls,
+        nb_man: NotebookExecutionManager,
+        kernel_name: str,
+        log_output: bool = False,
+        stdout_file: Any = None,
+        stderr_file: Any = None,
+        start_timeout: int = 60,
+        execution_timeout: int | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Run the notebook; raises what stopped it, SystemExit(130) for an interruption."""
+        _write_atomically()
+        given = nb_man.nb.metadata.get("papermill", {}).get("parameters", {})
+        kwargs.pop("input_path", None)
+        client = HonestClient(
+            nb_man,
+            kernel_name=kernel_name,
+            log_output=log_output,
+            stdout_file=stdout_file,
+            stderr_file=stderr_file,
+            startup_timeout=start_timeout,
+            timeout=execution_timeout or kwargs.pop("timeout", None),
+            coalesce_streams=True,
+            **{k: v for k, v in kwargs.items() if k in PapermillNotebookClient.class_trait_names()},
+        )
+        with _injected(list(given)), _sigterm_interrupts():
+            try:
+                return client.execute(env=dict(os.environ))
+            except KeyboardInterrupt:
+                raise SystemExit(INTERRUPTED) from None
+
+
+def _why(error: BaseException) -> tuple[str, str]:
+    if isinstance(error, DeadKernelError):
+        return "failed", "dead-kernel"
+    if isinstance(error, CellTimeoutError):
+        return "failed", "timeout"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", "interrupted"
+    return "failed", type(error).__name__
+
+
+def _write_atomically() -> None:
+    """Papermill's local files are written whole or not at all, and without secrets."""
+    handler = papermill_io.get_handler("local")
+
+    def write(content: str, path: str) -> None:
+        folder = handler.cwd(None)  # the one way to read it is to swap it
+        handler.cwd(folder)
+        target = Path(folder or ".") / path
+        if not target.parent.is_dir():
+            raise FileNotFoundError(f"output folder {target.parent} doesn't exist.")
+        write_text(target, redact(content))
+
+    handler.write = write
+
+
+@contextmanager
+def _injected(names: list[str]) -> Iterator[None]:
+    """Tell the kernel which parameters were given, so that the others come from params/."""
+    before = os.environ.get(INJECTED)
+    os.environ[INJECTED] = json.dumps(names)
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(INJECTED, None)
+        else:
+            os.environ[INJECTED] = before
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does (only the main thread may set handlers)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,231 @@
+"""What a notebook calls: begin, then say, check and show, and finish.
+
+step = nb.begin("build", globals())     # parameters checked, identity card shown
+tree = step.facts("source_patch", SourceFacts)
+step.check("binary runs", ok, expected="exit status 0", found="…", remedy="…")
+step.finish(BuildFacts(...))            # verdict card, facts/<phase>.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeVar
+
+from keyelab import checks as checks_module
+from keyelab import params as parameters
+from keyelab import shell
+from keyelab.checks import Check
+from keyelab.errors import KeyelabError, NeedsPhase, UsageError
+from keyelab.facts import Facts, read_facts
+from keyelab.files import located, project_root, redact, shown, write_json
+from keyelab.record import cards, display
+from keyelab.record.progress import Progress
+
+INJECTED = "KEYELAB_INJECTED"
+F = TypeVar("F", bound=Facts)
+
+
+class Step:
+    """One phase as its notebook runs it."""
+
+    def __init__(self, phase: str, resolved: parameters.Resolved[Any], run_dir: Path) -> None:
+        self.phase = phase
+        self.number = list(parameters.PARAMETERS).index(phase) + 1
+        self.stem = f"{self.number:02d}_{phase}"
+        self.params = resolved.values
+        self.sources = resolved.sources
+        self.run_dir = run_dir
+        self.workdir = located(self.params.workdir)
+        self.checks: list[Check] = []
+        self.started = time.monotonic()
+
+    @property
+    def dry_run(self) -> bool:
+        """True when nothing may be done."""
+        return bool(self.params.dry_run)
+
+    def log(self, name: str = "") -> Path:
+        """The log file of this phase, or of one of its programs."""
+        return self.run_dir / "logs" / f"{self.stem}{'-' + name if name else ''}.log"
+
+    def plot(self, name: str) -> Path:
+        """Where a picture of this phase is to be written."""
+        folder = self.run_dir / "plots"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{self.stem}-{name}.png"
+
+    def facts(self, phase: str, kind: type[F]) -> F:
+        """The facts of an earlier phase: of this run, or of the target's latest for a scratch run.
+
+        Raises NeedsPhase when there are none.
+        """
+        try:
+            return read_facts(self.run_dir, phase, kind)
+        except NeedsPhase:
+            latest = self.run_dir.parent / "LATEST"
+            if self.run_dir.name != "scratch" or not latest.exists():
+                raise
+        return read_facts(self.run_dir.parent / latest.read_text().strip(), phase, kind)
+
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The environment for programs: this one, tools_dir first on PATH, `extra` on top."""
+        return shell.environment(self.params.tools_dir, extra)
+
+    def say(self, markdown: str) -> None:
+        """Show markdown (the plain text twin is the same text)."""
+        display.markdown(redact(markdown))
+
+    def table(
+        self, rows: Iterable[Mapping[str, Any]], columns: Sequence[str] | None = None
+    ) -> None:
+        """Show rows as a table."""
+        display.markdown(redact(cards.table(list(rows), columns)))
+
+    def code(self, text: str, language: str = "sh", summary: str = "") -> None:
+        """Show text in a fence, folded under `summary` when that is given."""
+        display.code(redact(text), language, summary)
+
+    def diff(self, text: str, name: str) -> Path:
+        """Show a unified diff and keep it in the run folder's patches/; returns its path."""
+        from keyelab.files import write_text
+
+        path = write_text(self.run_dir / "patches" / name, text)
+        self.code(text, "diff", summary=f"{name}: {cards.diff_size(text)}")
+        return path
+
+    def picture(self, path: Path, caption: str) -> None:
+        """Show a PNG file."""
+        display.picture(path, caption)
+
+    def progress(self, title: str) -> Progress:
+        """A progress bar in JupyterLab, one line an event elsewhere."""
+        return Progress(f"{self.stem} {title}")
+
+    def check(
+        self,
+        name: str,
+        ok: bool | None,
+        *,
+        expected: str = "",
+        found: str = "",
+        remedy: str = "",
+        warn: bool = False,
+    ) -> Check:
+        """Note a verdict for the verdict card; None is unknown."""
+        item = checks_module.check(
+            name, ok, expected=expected, found=found, remedy=remedy, warn=warn
+        )
+        self.add_checks([item])
+        return item
+
+    def add_checks(self, items: Iterable[Check]) -> None:
+        """Note verdicts that a phase folder has made."""
+        self.checks.extend(items)
+
+    def finish(self, facts: Facts | None = None) -> None:
+        """Show the verdict card and leave the facts; raises KeyelabError when a check failed.
+
+        A dry run leaves status 'skipped' and may have no facts.
+        """
+        status = "skipped" if self.dry_run else checks_module.worst(self.checks)
+        if facts is None and not self.dry_run:
+            raise TypeError(f"{self.phase} finished without facts")
+        write_json(
+            self.run_dir / "facts" / f"{self.phase}.json",
+            {
+                "schema": 1,
+                "phase": self.phase,
+                "status": status,
+                "reason": "dry run" if self.dry_run else "",
+                "finished": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "duration_s": round(time.monotonic() - self.started, 3),
+                "checks": [item.model_dump() for item in self.checks],
+                "facts": facts.model_dump() if facts else None,
+            },
+        )
+        phases = list(parameters.PARAMETERS)
+        following = phases[self.number] if self.number < len(phases) else ""
+        display.markdown(
+            cards.verdict(self.stem, status, self.checks, following, self.params.target)
+        )
+        failed = [item for item in self.checks if item.status == "failed"]
+        if failed and not self.dry_run:
+            raise KeyelabError(
+                f"{self.phase}: {len(failed)} of {len(self.checks)} checks failed: "
+                + "; ".join(f"{i.name}: expected {i.expected}, found {i.found}" for i in failed),
+                failed[0].remedy,
+            )
+
+
+def begin(phase: str, namespace: dict[str, Any]) -> Step:
+    """Check the parameters cell, show the identity card and return the step.
+
+    Values that were not given explicitly come from params/<target>/. Raises UsageError.
+    """
+    _short_errors(phase)
+    resolved = _resolved(phase, namespace)
+    values = resolved.values
+    if values.run_dir:
+        run_dir = located(values.run_dir)
+    else:
+        run_dir = project_root() / "records" / values.target / "scratch"
+    step = Step(phase, resolved, run_dir)
+    (run_dir / "facts" / f"{phase}.json").unlink(missing_ok=True)
+    step.log().parent.mkdir(parents=True, exist_ok=True)
+    display.markdown(redact(cards.identity(step.stem, resolved, shown(run_dir))))
+    if _in_jupyterlab():
+        from keyelab.record.panel import show_panel
+
+        show_panel(step)
+    return step
+
+
+def _resolved(phase: str, namespace: dict[str, Any]) -> parameters.Resolved[Any]:
+    model = parameters.phase_model(phase)
+    injected = json.loads(os.environ[INJECTED]) if INJECTED in os.environ else None
+    for name in injected or ():
+        if name not in model.model_fields:
+            parameters.parse_override(f"{phase}.{name}=")  # raises with a suggestion
+    target = namespace.get("target", model.model_fields["target"].default)
+    if not isinstance(target, str):
+        raise UsageError(f"target: expected text, found {target!r}", "quote it")
+    given = parameters.target_values(target, phase)
+    explicit: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        value = namespace.get(name, field.default)
+        chosen = name in injected if injected is not None else value != field.default
+        if chosen and not (name in given and given[name][0] == value):
+            explicit[name] = value
+    where = "override" if injected is not None else "parameters cell"
+    return parameters.resolve(phase, target, explicit, where)
+
+
+def _in_jupyterlab() -> bool:
+    return "JPY_SESSION_NAME" in os.environ and INJECTED not in os.environ
+
+
+def _short_errors(phase: str) -> None:
+    """Expected failures print one sentence and a hint; the traceback goes to the log."""
+    try:
+        from IPython.core.getipython import get_ipython
+    except ImportError:  # a plain interpreter shows errors as it always does
+        return
+    shell_ = get_ipython()
+    if shell_ is None:
+        return
+
+    def brief(self: Any, kind: Any, value: Any, trace: Any, tb_offset: Any = None) -> list[str]:
+        text = "".join(traceback.format_exception(kind, value, trace))
+        lines = [f"{kind.__name__}: {redact(str(value))}"]
+        print(redact(text), file=sys.__stderr__)
+        self._showtraceback(kind, value, lines)
+        return lines
+
+    shell_.set_custom_exc((KeyelabError,), brief)

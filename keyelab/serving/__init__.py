@@ -1,0 +1,1 @@
+"""The llama-server lifecycle and its client."""

@@ -1,0 +1,1 @@
+"""Frames, prompts and demo clips."""
