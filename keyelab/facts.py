@@ -134,10 +134,11 @@ class ServeFacts(Facts):
 
 
 class FrameFact(Facts):
-    """One frame sent: where it stands in the video (seconds) and its JPEG size."""
+    """One frame sent: where it stands in the video (seconds; None unknown) and its JPEG size."""
 
-    requested_s: float
-    time_s: float
+    index: int
+    requested_s: float | None
+    time_s: float | None
     jpeg_bytes: int
 
 

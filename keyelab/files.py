@@ -7,16 +7,22 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from keyelab.errors import KeyelabError
 
+_WORD = r"(?:api[-_]?key|access[-_]?key|token|secret|passw(?:or)?d|authorization)"
+_QUOTE = r"\\?[\"']?"  # quoted inside JSON, a quote has a backslash before it
 _SECRET = re.compile(
-    r"(?i)((?:api[-_]?key|token|secret|password|authorization)"
-    r"[\"']?\s*[:= ]\s*[\"']?(?:bearer\s+)?)"
-    r"([^\s\"',;&]{6,})"
+    rf"(?i)((?:{_WORD}{_QUOTE}\s*[:=]|(?<![\w-])--?[\w-]*{_WORD}{_QUOTE}[,\s=])"
+    rf"\s*{_QUOTE}(?:(?:bearer|basic)\s+)?)"
+    # a number alone is a token id of a vocabulary, not a secret
+    r"((?!\d+(?![^\s\"',;&\\]))[^\s\"',;&\\]{6,})"
+)
+_KNOWN_SECRET = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,})|(?<=://)[^\s/@\"']+:[^\s/@\"']+(?=@)"
 )
 
 
@@ -37,8 +43,8 @@ def project_root() -> Path:
 def shown(path: Path | str) -> str:
     """`path` as records show it: relative to the checkout, else with the home folder as ~."""
     path = Path(os.path.abspath(path))  # noqa: PTH100  (links stay as they were named)
-    for base, prefix in ((project_root(), ""), (Path.home(), "~/")):
-        if path.is_relative_to(base):
+    for base, prefix in ((project_root(), ""), (_home(), "~/")):
+        if base and path.is_relative_to(base):
             return prefix + path.relative_to(base).as_posix()
     return path.as_posix()
 
@@ -48,12 +54,14 @@ def located(text: str | Path) -> Path:
     return project_root() / Path(text).expanduser()
 
 
-def sha256_file(path: Path) -> str:
-    """SHA-256 of a file, hex."""
+def sha256_file(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+    """SHA-256 of a file, hex; `on_bytes` hears how many bytes each chunk brought."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while chunk := stream.read(1 << 20):
             digest.update(chunk)
+            if on_bytes:
+                on_bytes(len(chunk))
     return digest.hexdigest()
 
 
@@ -63,28 +71,38 @@ def sha256_json(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def sha256_tree(folder: Path, skip: Iterable[str] = ()) -> str:
+def sha256_tree(
+    folder: Path, skip: Iterable[str] = (), replaced: Mapping[str, bytes] | None = None
+) -> str:
     """SHA-256 over the relative path, executable bit and content of every file below `folder`.
 
-    Times, owners and empty folders do not count; `skip` names top-level entries left out.
+    Times, owners and empty folders do not count; entries named in `skip` are left out.
+    `replaced` gives the contents that some files (relative path) are going to have.
+    Raises KeyelabError when there is no such folder.
     """
+    if not folder.is_dir():
+        raise KeyelabError(f"expected a folder at {shown(folder)}, found none")
     digest = hashlib.sha256()
     left_out = set(skip)
     for path in sorted(folder.rglob("*"), key=lambda p: p.relative_to(folder).as_posix()):
         relative = path.relative_to(folder)
-        if relative.parts[0] in left_out or (path.is_dir() and not path.is_symlink()):
+        if left_out & set(relative.parts) or (path.is_dir() and not path.is_symlink()):
             continue
         if path.is_symlink():
-            kind, content = "link", hashlib.sha256(str(path.readlink()).encode()).hexdigest()
+            kind, content = "link", hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
         else:
             kind = "exec" if path.stat().st_mode & 0o100 else "file"
-            content = sha256_file(path)
-        digest.update(f"{kind} {relative.as_posix()} {content}\n".encode())
+            new = (replaced or {}).get(relative.as_posix())
+            content = sha256_file(path) if new is None else hashlib.sha256(new).hexdigest()
+        digest.update(os.fsencode(f"{kind} {relative.as_posix()} {content}\n"))
     return digest.hexdigest()
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
-    """Write a file whole or not at all (temporary name, then rename); makes the folder."""
+    """Write a file whole or not at all (temporary name, then rename); makes the folder.
+
+    A file that is there keeps its permissions.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -92,7 +110,7 @@ def write_bytes(path: Path, content: bytes) -> Path:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(name).chmod(0o666 & ~_umask())
+        Path(name).chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o666 & ~_umask())
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -122,10 +140,22 @@ def read_json(path: Path) -> Any:
 
 
 def redact(text: str) -> str:
-    """`text` without secret-looking values (after api_key, token, password, …) and home paths."""
+    """`text` without secret-looking values (after api_key, token, password, …) and home paths.
+
+    Serialized JSON stays JSON: quotes and backslashes are never taken.
+    """
     text = _SECRET.sub(r"\1[redacted]", text)
-    home = str(Path.home())
-    return text.replace(home + "/", "~/") if len(home) > 1 else text
+    text = _KNOWN_SECRET.sub("[redacted]", text)
+    home = _home()
+    return text.replace(f"{home}/", "~/") if home else text
+
+
+def _home() -> Path | None:
+    try:
+        home = Path.home()
+    except RuntimeError:  # a container's user may have none
+        return None
+    return home if len(home.parts) > 1 else None
 
 
 def _umask() -> int:

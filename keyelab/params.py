@@ -7,6 +7,7 @@ two together). Precedence: default < params/<target>/common.yaml < params/<targe
 
 from __future__ import annotations
 
+import datetime
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
@@ -194,10 +195,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: not UTF-8, or an impossible date
         problem = " ".join(str(error).split())
         raise UsageError(f"expected YAML in {shown(path)}, found: {problem}") from None
+    if content is None:
+        return {}
     if not isinstance(content, dict):
         raise UsageError(
             f"expected 'key: value' lines in {shown(path)}, found {type(content).__name__}"
@@ -218,7 +221,8 @@ def resolve(
                 f"known: {' '.join(model.model_fields)}",
             )
         given[key] = (value, source)
-    given["target"] = (target, given.get("target", (None, "override"))[1])
+    assumed = "default" if target == model.model_fields["target"].default else source
+    given["target"] = (target, given.get("target", (None, assumed))[1])
     return Resolved(
         _validated(phase, model, {key: value for key, (value, _) in given.items()}, given),
         {key: given[key][1] if key in given else "default" for key in model.model_fields},
@@ -244,10 +248,8 @@ def parse_override(text: str) -> tuple[str, str, Any]:
         return phase, key, raw
     try:
         value = yaml.safe_load(raw)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         value = raw
-    if isinstance(field.default, float) and isinstance(value, int):
-        value = float(value)
     return phase, key, value
 
 
@@ -262,8 +264,12 @@ def _validated(
         field = model.model_fields[key]
         found = first["input"]
         hint = f"set {phase}.{key}: {field.description}"
-        if isinstance(field.default, str) and not isinstance(found, str):
-            hint = f'quote it: {key}: "{found}" in YAML, -r {key} with papermill'
+        wants_text = first["type"] in ("string_type", "literal_error")
+        if wants_text and isinstance(found, int | float | datetime.date):
+            # not what was read: YAML takes 0123456 for the octal number 42798
+            hint = f'quote it: {key}: "…" in YAML, -r {key} … with papermill'
+        elif first["type"] == "bool_type" and isinstance(found, str):
+            hint = f"without quotes: {key}: true in YAML, -p {key} True with papermill"
         raise UsageError(
             f"{phase}.{key}: expected {_type_name(field.annotation)}, "
             f"found {found!r} ({type(found).__name__}) from {given[key][1]}",
@@ -284,5 +290,5 @@ def _type_name(annotation: Any) -> str:
 
 
 def _meant(word: str, known: Any) -> str:
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
