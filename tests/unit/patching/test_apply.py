@@ -1,0 +1,122 @@
+"""Applying and taking back: whole or not at all, proven by digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from keyelab.errors import KeyelabError
+from keyelab.files import sha256_tree
+from keyelab.patching import apply
+from keyelab.patching.apply import apply_plan, revert, reverted_copy
+from keyelab.patching.plan import DoesNotFit, Plan, make_plan
+from keyelab.patching.rule import Rule
+
+
+def series(*files: str) -> list[Rule]:
+    return [
+        Rule.model_validate(
+            {
+                "id": f"rule-{number}",
+                "title": "t",
+                "why": {"symptom": "", "cause": "", "evidence": ""},
+                "applies_to": [file],
+                "edits": [{"find": "old", "replace": "new"}],
+            }
+        )
+        for number, file in enumerate(files)
+    ]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    tree = tmp_path / "sources" / "base"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "a.txt").write_text("old a\n", encoding="utf-8")
+    (tree / "sub" / "run.sh").write_bytes(b"old b\r\n")
+    (tree / "sub" / "run.sh").chmod(0o555)
+    (tree / "link").symlink_to("a.txt")
+    return tree
+
+
+def planned(base: Path) -> Plan:
+    return make_plan(base, series("a.txt", "sub/run.sh"))
+
+
+def test_the_copy_has_the_planned_digest_and_the_base_is_untouched(base: Path) -> None:
+    before = sha256_tree(base)
+    plan = planned(base)
+    expected = plan.tree_sha256()
+    applied = apply_plan(plan, "r", before)
+    assert applied.sha256 == expected == sha256_tree(applied.tree)
+    assert not applied.already
+    assert sha256_tree(base) == before
+    assert applied.tree.parent == base.parent
+    assert (applied.tree / "sub" / "run.sh").read_bytes() == b"new b\r\n"
+    assert (applied.tree / "sub" / "run.sh").stat().st_mode & 0o100
+    assert (applied.tree / "link").is_symlink()
+
+
+def test_applying_twice_says_already_applied(base: Path) -> None:
+    digest = sha256_tree(base)
+    first = apply_plan(planned(base), "r", digest)
+    again = apply_plan(planned(base), "r", digest)
+    assert again.already
+    assert (again.tree, again.sha256) == (first.tree, first.sha256)
+
+
+def test_a_tree_that_has_the_edits_is_its_own_result(base: Path) -> None:
+    first = apply_plan(planned(base), "r", sha256_tree(base))
+    again = apply_plan(planned(first.tree), "r", first.sha256)
+    assert again.already
+    assert again.tree == first.tree
+
+
+def test_a_failure_while_writing_leaves_nothing(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(path: Path, content: bytes) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(apply, "_write", no_room)
+    with pytest.raises(OSError, match="no space"):
+        apply_plan(planned(base), "r", sha256_tree(base))
+    assert list(base.parent.iterdir()) == [base]
+
+
+def test_a_rule_that_does_not_fit_leaves_nothing(base: Path) -> None:
+    before = sha256_tree(base)
+    plan = make_plan(base, series("a.txt", "absent.txt"))
+    with pytest.raises(DoesNotFit):
+        apply_plan(plan, "r", before)
+    assert list(base.parent.iterdir()) == [base]
+    assert sha256_tree(base) == before
+
+
+def test_a_copy_that_was_edited_by_hand_is_refused_and_kept(base: Path) -> None:
+    digest = sha256_tree(base)
+    applied = apply_plan(planned(base), "r", digest)
+    (applied.tree / "mine.txt").write_text("notes", encoding="utf-8")
+    with pytest.raises(KeyelabError, match="edited after it was made") as caught:
+        apply_plan(planned(base), "r", digest)
+    assert "rm -r" in caught.value.hint
+    assert (applied.tree / "mine.txt").exists()
+
+
+def test_revert_is_byte_identical(base: Path) -> None:
+    digest = sha256_tree(base)
+    plan = planned(base)
+    applied = apply_plan(plan, "r", digest)
+    assert reverted_copy(applied.tree, base, plan.after) == digest
+    assert sha256_tree(applied.tree) == applied.sha256, "the scratch copy was the one reverted"
+    assert revert(applied.tree, base, plan.after) == digest
+    assert (applied.tree / "sub" / "run.sh").read_bytes() == b"old b\r\n"
+
+
+def test_revert_tells_when_other_files_were_edited(base: Path) -> None:
+    plan = planned(base)
+    applied = apply_plan(plan, "r", sha256_tree(base))
+    (applied.tree / "mine.txt").write_text("notes", encoding="utf-8")
+    with pytest.raises(KeyelabError, match="other files were edited too"):
+        revert(applied.tree, base, plan.after)

@@ -1,0 +1,133 @@
+"""The recipe on the real tree of b10019, and what the article's literal edits leave behind."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from keyelab.checks import Check
+from keyelab.files import sha256_tree
+from keyelab.patching.apply import apply_plan, reverted_copy
+from keyelab.patching.plan import DoesNotFit, make_plan
+from keyelab.patching.recipe import load_series
+from keyelab.patching.verify import KERNELS, verify
+
+pytestmark = pytest.mark.source
+SERIES = load_series("k100ai")
+PLACES = {
+    "hip-version-gate": 1,
+    "mmf-off": 1,
+    "norm-256": 9,
+    "rms-norm-256": 9,
+    "rms-norm-back-256": 6,
+    "softmax-256": 3,
+    "softmax-no-cooperative-groups": 7,
+    "reduce-rows-256": 4,
+    "argmax-256": 1,
+    "argsort-256": 4,
+    "add-id-256": 1,
+    "solve-tri-256": 1,
+}
+
+
+def kernels(source: Path, folder: Path) -> Path:
+    """A small copy of the tree: the folders that the recipe touches."""
+    for name in ("ggml-cuda", "ggml-hip"):
+        shutil.copytree(source / "ggml" / "src" / name, folder / "ggml" / "src" / name)
+    return folder
+
+
+def literally(tree: Path) -> Path:
+    """The article's edits as it prints them."""
+    edits = {
+        "norm.cu": [
+            ("ncols < 1024", "ncols < 256"),
+            ("block_dims(1024, 1, 1)", "block_dims(256, 1, 1)"),
+            ("norm_f32<1024>", "norm_f32<256>"),
+            ("rms_norm_back_f32<1024>", "rms_norm_back_f32<256>"),
+            ("group_size < 1024", "group_size < 256"),
+            ("block_size == 1024", "block_size == 256"),
+        ],
+        "softmax.cuh": [("CUDA_SOFT_MAX_BLOCK_SIZE 1024", "CUDA_SOFT_MAX_BLOCK_SIZE 256")],
+        "softmax.cu": [("BLOCK_SIZE == 1024", "BLOCK_SIZE == 256")],
+        "mean.cu": [("block_dims(512,", "block_dims(256,")],
+        "sumrows.cu": [("block_dims(512,", "block_dims(256,")],
+    }
+    for name, pairs in edits.items():
+        path = tree / KERNELS / name
+        text = path.read_text(encoding="utf-8")
+        for old, new in pairs:
+            assert old in text, (name, old)
+            text = text.replace(old, new)
+        path.write_text(text, encoding="utf-8")
+    return tree
+
+
+def by_name(checks: list[Check]) -> dict[str, Check]:
+    return {check.name: check for check in checks}
+
+
+def test_every_rule_finds_exactly_its_places(llama_source: Path) -> None:
+    plan = make_plan(llama_source, SERIES.rules).require()
+    assert {o.rule.id: len(o.matches) for o in plan.outcomes} == PLACES
+    assert {o.state for o in plan.outcomes} == {"to apply"}
+
+
+def test_the_patched_tree_passes_every_check_and_reverts_byte_identically(
+    llama_source: Path, tmp_path: Path
+) -> None:
+    base = kernels(llama_source, tmp_path / "base")
+    digest = sha256_tree(base)
+    plan = make_plan(base, SERIES.rules)
+    applied = apply_plan(plan, "k100ai", digest)
+    failed = [c for c in verify(applied.tree, SERIES.rules, 256) if c.status != "ok"]
+    assert failed == []
+    again = make_plan(applied.tree, SERIES.rules)
+    assert {o.state for o in again.outcomes} == {"applied"}
+    assert reverted_copy(applied.tree, base, plan.after) == digest
+
+
+def test_the_pristine_tree_fails_where_the_recipe_is_needed(llama_source: Path) -> None:
+    checks = by_name(verify(llama_source, SERIES.rules, 256))
+    assert checks["launches of at most 256 threads"].status == "failed"
+    assert checks["kernels agree with their launches"].status == "ok"
+
+
+def test_the_articles_literal_edits_are_caught(llama_source: Path, tmp_path: Path) -> None:
+    tree = literally(kernels(llama_source, tmp_path))
+    checks = by_name(verify(tree, SERIES.rules, 256))
+    apart = checks["kernels agree with their launches"]
+    assert apart.status == "failed"
+    pairs = re.findall(r"norm\.cu:(\d+) rms_norm_f32 starts 256, compiled for 1024", apart.found)
+    assert pairs == ["317", "372", "399"]
+    cap = checks["softmax-256: the compiled block is capped by the started one"]
+    assert cap.status == "failed"
+    assert "softmax.cu:281" in cap.found
+    assert checks["rms-norm-back-256: unwritten sums are not read"].status == "failed"
+    for missed in ("argmax-256", "argsort-256", "add-id-256", "solve-tri-256"):
+        assert any(c.status == "failed" for n, c in checks.items() if n.startswith(missed))
+
+
+def test_a_tree_edited_with_the_articles_lines_is_stopped_and_stays_as_it_is(
+    llama_source: Path, tmp_path: Path
+) -> None:
+    tree = literally(kernels(llama_source, tmp_path))
+    before = sha256_tree(tree)
+    with pytest.raises(DoesNotFit, match="edited by hand"):
+        make_plan(tree, SERIES.rules).require()
+    assert sha256_tree(tree) == before
+
+
+def test_the_diffs_apply_with_git_in_their_order(llama_source: Path, tmp_path: Path) -> None:
+    tree = kernels(llama_source, tmp_path)
+    plan = make_plan(tree, SERIES.rules)
+    for outcome in plan.outcomes:
+        subprocess.run(
+            ["git", "apply", "-"], cwd=tree, input=outcome.diff.encode(), check=True, timeout=30
+        )
+    for file, content in plan.after.items():
+        assert (tree / file).read_bytes() == content
