@@ -1,0 +1,94 @@
+"""The same request seen from both ends: the client's timings against the server's log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keyelab.checks import Check, check
+from keyelab.facts import VideoFacts
+from keyelab.perf.summary import Summary
+from keyelab.perf.tasks import Task
+
+_PRINTED_MS = 0.006  # the log prints hundredths
+
+
+def find_task(summary: Summary, timings: dict[str, Any]) -> Task | None:
+    """The task that the server's `timings` of a response belong to; the last one that fits."""
+    wanted = [timings.get(name) for name in ("prompt_n", "predicted_n")]
+    for task in reversed(summary.finished):
+        if [task.prompt_tokens, task.decode_tokens] == wanted and all(
+            stated is not None and logged is not None and abs(stated - logged) <= _PRINTED_MS
+            for stated, logged in (
+                (timings.get("prompt_ms"), task.prompt_ms),
+                (timings.get("predicted_ms"), task.decode_ms),
+            )
+        ):
+            return task
+    return None
+
+
+def main_task(summary: Summary) -> Task | None:
+    """The request that a log is about: of the finished ones, the one with the longest prompt."""
+    done = [task for task in summary.finished if not task.cached_prompt]
+    return max(done or summary.finished, key=lambda t: t.context_tokens or 0, default=None)
+
+
+def log_checks(summary: Summary) -> list[Check]:
+    """Whether the log can be trusted."""
+    cut = [task.id for task in summary.tasks.values() if task.truncated]
+    return [
+        check(
+            "time of readiness",
+            None if summary.ready_s is None else True,
+            expected="'model loaded' or 'listening' in the log",
+            found="unknown" if summary.ready_s is None else f"{summary.ready_s:.2f} s after start",
+            remedy="the log begins later than the server: take the whole file",
+        ),
+        check(
+            "timing lines read",
+            not summary.damaged,
+            expected="all",
+            found=f"damaged: lines {summary.damaged[:5]}" if summary.damaged else "all",
+            remedy="a line is cut or overwritten: was the log copied while it was written?",
+            warn=True,
+        ),
+        check(
+            "finished tasks",
+            bool(summary.finished),
+            expected="at least 1",
+            found=str(len(summary.finished)),
+            remedy="ask the server something first: keyelab run --from video_test",
+        ),
+        check(
+            "context kept whole",
+            not cut,
+            expected="truncated = 0 in each task",
+            found=f"truncated = 1 in tasks {cut}" if cut else "truncated = 0",
+            remedy="raise serve.context_tokens",
+            warn=True,
+        ),
+    ]
+
+
+def client_checks(task: Task | None, video: VideoFacts) -> list[Check]:
+    """Whether client and log tell the same story of the question of 07_video_test."""
+    server_ms = sum(video.timings.get(name, 0.0) for name in ("prompt_ms", "predicted_ms"))
+    overhead_ms = 1000 * video.total_s - server_ms
+    known = bool(video.timings)
+    return [
+        check(
+            "the video request is in the log",
+            task is not None if known else None,
+            expected="a task with the tokens and ms of the client's response",
+            found=f"task {task.id}, log line {task.line}" if task else "none",
+            remedy="the log is cut or another server's: compare perf_analysis.log with 06_serve",
+        ),
+        check(
+            "client's clock and server's agree",
+            0 <= overhead_ms <= max(1000.0, 0.2 * server_ms) if known else None,
+            expected="the client waits a little longer than the server works",
+            found=f"{overhead_ms:.1f} ms more than {server_ms:.1f} ms" if known else "no timings",
+            remedy="more: queueing, a slow network or large frames; less: another request",
+            warn=True,
+        ),
+    ]

@@ -1,0 +1,67 @@
+"""Whatever is done to a log: reading it never raises and never makes up a task."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keyelab.perf.article import LOG
+from keyelab.perf.log import parse
+from keyelab.perf.plots import segments
+from keyelab.perf.summary import Summary, summarize
+from keyelab.perf.table import rows, windows
+
+CONTENT = LOG.read_bytes()
+LINES = CONTENT.decode().splitlines(keepends=True)
+TRUE = rows(summarize(parse(LINES)))
+TASKS = {row["task"] for row in TRUE}
+FINISHED = {row["task"] for row in TRUE if row["state"] == "finished"}
+
+
+def read(lines: list[str]) -> Summary:
+    log = summarize(parse(lines))
+    rows(log)
+    windows(log)
+    for task in log.tasks.values():
+        segments(task)
+        assert all(window.seconds > 0 for window in task.windows)
+    return log
+
+
+def nothing_made_up(log: Summary) -> None:
+    assert set(log.tasks) <= TASKS
+    assert {task.id for task in log.finished} <= FINISHED
+    for task in log.finished:
+        (true,) = [row for row in TRUE if row["task"] == task.id]
+        assert task.decode_tokens == true["decode_tokens"]
+        assert task.decode_ms == true["decode_ms"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), keep=st.integers(0, len(LINES)))
+def test_shuffled_and_thinned(seed: int, keep: int) -> None:
+    nothing_made_up(read(random.Random(seed).sample(LINES, keep)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(end=st.integers(0, len(CONTENT)))
+def test_cut_at_any_byte(end: int) -> None:
+    log = read(CONTENT[:end].decode(errors="replace").splitlines(keepends=True))
+    nothing_made_up(log)
+    assert {task.id for task in log.tasks.values() if task.state == "cancelled"} <= {343}
+
+
+@settings(max_examples=60, deadline=None)
+@given(start=st.integers(0, len(CONTENT)), width=st.integers(20, 400))
+def test_flattened_and_wrapped_at_any_width(start: int, width: int) -> None:
+    text = " ".join(CONTENT[start:].decode(errors="replace").split())
+    pieces = [text[i : i + width] + "\n" for i in range(0, len(text), width)]
+    read(pieces)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.text(max_size=200), st.sampled_from(LINES)), max_size=20))
+def test_mixed_with_anything(lines: list[str]) -> None:
+    read(lines)
