@@ -92,6 +92,7 @@ class KeyelabEngine(NBClientEngine):  # type: ignore[misc]
         stderr_file: Any = None,
         start_timeout: int = 60,
         execution_timeout: int | None = None,
+        kernel_stderr: Any = None,
         **kwargs: Any,
     ) -> Any:
         """Run the notebook; raises what stopped it, SystemExit(130) for an interruption."""
@@ -111,7 +112,7 @@ class KeyelabEngine(NBClientEngine):  # type: ignore[misc]
         )
         with _injected(list(given)), _sigterm_interrupts():
             try:
-                return client.execute(env=dict(os.environ))
+                return client.execute(env=dict(os.environ), stderr=kernel_stderr)
             except KeyboardInterrupt:
                 raise SystemExit(INTERRUPTED) from None
 

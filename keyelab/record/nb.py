@@ -24,7 +24,7 @@ from keyelab import shell
 from keyelab.checks import Check
 from keyelab.errors import KeyelabError, NeedsPhase, UsageError
 from keyelab.facts import Facts, read_facts
-from keyelab.files import located, project_root, redact, shown, write_json
+from keyelab.files import located, redact, shown, write_json
 from keyelab.record import cards, display
 from keyelab.record.progress import Progress
 
@@ -35,16 +35,23 @@ F = TypeVar("F", bound=Facts)
 class Step:
     """One phase as its notebook runs it."""
 
-    def __init__(self, phase: str, resolved: parameters.Resolved[Any], run_dir: Path) -> None:
+    def __init__(self, phase: str, resolved: parameters.Resolved[Any]) -> None:
         self.phase = phase
         self.number = list(parameters.PARAMETERS).index(phase) + 1
         self.stem = f"{self.number:02d}_{phase}"
-        self.params = resolved.values
-        self.sources = resolved.sources
-        self.run_dir = run_dir
-        self.workdir = located(self.params.workdir)
+        self.take(resolved)
         self.checks: list[Check] = []
         self.started = time.monotonic()
+
+    def take(self, resolved: parameters.Resolved[Any]) -> None:
+        """Work with these parameters from here on."""
+        self.params = resolved.values
+        self.sources = resolved.sources
+        scratch = f"records/{self.params.target}/scratch"
+        self.run_dir = located(self.params.run_dir or scratch)
+        self.workdir = located(self.params.workdir)
+        (self.run_dir / "facts" / f"{self.phase}.json").unlink(missing_ok=True)
+        self.log().parent.mkdir(parents=True, exist_ok=True)
 
     @property
     def dry_run(self) -> bool:
@@ -171,15 +178,8 @@ def begin(phase: str, namespace: dict[str, Any]) -> Step:
     """
     _short_errors(phase)
     resolved = _resolved(phase, namespace)
-    values = resolved.values
-    if values.run_dir:
-        run_dir = located(values.run_dir)
-    else:
-        run_dir = project_root() / "records" / values.target / "scratch"
-    step = Step(phase, resolved, run_dir)
-    (run_dir / "facts" / f"{phase}.json").unlink(missing_ok=True)
-    step.log().parent.mkdir(parents=True, exist_ok=True)
-    display.markdown(redact(cards.identity(step.stem, resolved, shown(run_dir))))
+    step = Step(phase, resolved)
+    display.markdown(redact(cards.identity(step.stem, resolved, shown(step.run_dir))))
     if _in_jupyterlab():
         from keyelab.record.panel import show_panel
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from keyelab import params as parameters
+from keyelab.errors import KeyelabError
+
 if TYPE_CHECKING:
     from keyelab.record.nb import Step
 
-MIRRORED = ("target", "dry_run", "verbose")
+CHOSEN = ("parameters cell", "panel")
 
 
 def show_panel(step: Step) -> None:
@@ -18,27 +21,34 @@ def show_panel(step: Step) -> None:
     import ipywidgets
     from IPython.display import display
 
-    from keyelab.params import targets
-
-    note = ipywidgets.Label("mirrors the parameters cell; a change acts on the cells below")
+    note = ipywidgets.Label("Mirrors the parameters cell; a change acts on the cells below.")
     target = ipywidgets.Dropdown(
-        options=targets(), value=step.params.target, description="target", disabled=True
+        options=parameters.targets(), value=step.params.target, description="target"
     )
     switches = [
         ipywidgets.Checkbox(value=getattr(step.params, name), description=name, indent=False)
-        for name in MIRRORED[1:]
+        for name in ("dry_run", "verbose")
     ]
 
     def changed(event: Any) -> None:
-        name = event["owner"].description
-        step.params = step.params.model_copy(update={name: event["new"]})
-        step.sources[name] = "panel"
-        note.value = (
-            f"acts from here on; to keep it: {name} = {event['new']} in the parameters cell"
-        )
+        name, value = event["owner"].description, event["new"]
+        try:
+            step.take(changed_parameters(step, name, value))
+        except KeyelabError as error:
+            note.value = str(error)
+            return
+        note.value = f"Acts from here on; to keep it, write {name} = {value!r} above."
 
-    for switch in switches:
-        switch.observe(changed, names="value")
+    for widget in (target, *switches):
+        widget.observe(changed, names="value")
     panel = ipywidgets.VBox([ipywidgets.HBox([target, *switches]), note])
     panel.add_class("keyelab-panel")
     display(panel)
+
+
+def changed_parameters(step: Step, name: str, value: Any) -> parameters.Resolved[Any]:
+    """The parameters of a step with one changed; a new target brings its own values."""
+    chosen = {n: getattr(step.params, n) for n, source in step.sources.items() if source in CHOSEN}
+    chosen[name] = value
+    target = chosen.pop("target", step.params.target)
+    return parameters.resolve(step.phase, target, chosen, "panel")

@@ -1,0 +1,200 @@
+"""keyelab run | status | stop | verify | report.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 internal, 130 interrupted, 138 dead kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+import click
+
+from keyelab import __version__
+from keyelab.errors import KeyelabError, UsageError
+from keyelab.files import located, project_root, redact, shown
+from keyelab.params import parse_override, targets
+
+INTERNAL, INTERRUPTED = 3, 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="keyelab")
+def cli() -> None:
+    """A bare server to a verified, measured llama.cpp deployment, phase by phase."""
+
+
+@cli.command()
+@click.option("--target", default="cpu-demo", show_default=True, help="Folder under params/.")
+@click.option("--from", "first", help="First phase to run; earlier ones are reused.")
+@click.option("--to", "last", help="Last phase to run.")
+@click.option("--set", "settings", multiple=True, metavar="PHASE.KEY=VALUE", help="Override.")
+@click.option("--dry-run", is_flag=True, help="Show what every phase would do and do nothing.")
+def run(
+    target: str, first: str | None, last: str | None, settings: tuple[str, ...], dry_run: bool
+) -> None:
+    """Run the phases of a target and leave a sealed record."""
+    from keyelab import pipeline
+
+    overrides: dict[str, dict[str, Any]] = {}
+    for text in settings:
+        phase, key, value = parse_override(text)
+        overrides.setdefault(phase, {})[key] = value
+    todo = pipeline.plan(target, first, last, overrides, dry_run)
+    words = ["--target", target, *(["--from", first] if first else [])]
+    words += [*(["--to", last] if last else []), *(w for s in settings for w in ("--set", s))]
+    words += ["--dry-run"] if dry_run else []
+    folder, code = pipeline.run(todo, ["keyelab", "run", *words], _say)
+    for line in pipeline.summary(folder):
+        _say(line)
+    sys.exit(code)
+
+
+@cli.command()
+@click.option("--workdir", default="work", show_default=True, help="Folder of the servers' states.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(workdir: str, as_json: bool) -> None:
+    """List the servers that keyelab started here, and the newest run of each target."""
+    from keyelab.record.run import latest, load
+    from keyelab.serving.state import all_states, is_running
+
+    servers = [
+        {
+            "port": state.port,
+            "pid": state.pid,
+            "running": is_running(state),
+            "url": state.url,
+            "run": state.run_dir,
+        }
+        for state in all_states(located(workdir))
+    ]
+    runs = [
+        {"target": name, "run": shown(folder), "status": load(folder).status}
+        for name in targets()
+        if (folder := latest(name))
+    ]
+    if as_json:
+        click.echo(json.dumps({"servers": servers, "runs": runs}, indent=2))
+        return
+    for server in servers:
+        alive = "running" if server["running"] else "gone"
+        click.echo(f"server {server['url']} pid {server['pid']} {alive} (run {server['run']})")
+    for item in runs:
+        click.echo(f"run {item['run']} {item['status']}")
+    if not servers:
+        click.echo("no server")
+
+
+@cli.command()
+@click.option("--workdir", default="work", show_default=True, help="Folder of the servers' states.")
+@click.option("--port", type=int, help="Stop only the server on this port.")
+def stop(workdir: str, port: int | None) -> None:
+    """Stop the servers that keyelab started here; waits until process and port are gone."""
+    from keyelab.serving.process import stop as stop_server
+    from keyelab.serving.state import all_states
+
+    chosen = [s for s in all_states(located(workdir)) if port in (None, s.port)]
+    if port is not None and not chosen:
+        raise KeyelabError(
+            f"expected a server of keyelab on port {port}, found none", "keyelab status"
+        )
+    for state in chosen:
+        stop_server(state)
+        click.echo(f"stopped the server on port {state.port}")
+    if not chosen:
+        click.echo("no server to stop")
+
+
+@cli.command()
+@click.argument("record", type=click.Path(path_type=Path), required=False)
+@click.option("--target", default="cpu-demo", show_default=True, help="Take its newest run.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify(record: Path | None, target: str, as_json: bool) -> None:
+    """Check that a record is unedited and claims only what ran."""
+    from keyelab.record.verify import verify as verify_run
+
+    results = verify_run(_record(record, target))
+    if as_json:
+        click.echo(json.dumps([item.model_dump() for item in results], indent=2))
+    else:
+        for item in results:
+            click.echo(f"{item.status:7} {item.name}: {item.found}")
+            if item.status == "failed":
+                click.echo(f"        expected {item.expected}; {item.remedy}")
+    sys.exit(1 if any(item.status == "failed" for item in results) else 0)
+
+
+@cli.command()
+@click.argument("record", type=click.Path(path_type=Path), required=False)
+@click.option("--target", default="cpu-demo", show_default=True, help="Take its newest run.")
+@click.option("--json", "as_json", is_flag=True, help="Print run.json.")
+def report(record: Path | None, target: str, as_json: bool) -> None:
+    """Summarize a run and say where its page is."""
+    from keyelab import pipeline
+    from keyelab.record.run import load
+
+    folder = _record(record, target)
+    if as_json:
+        click.echo(json.dumps(load(folder).model_dump(mode="json"), indent=2, ensure_ascii=False))
+        return
+    for line in pipeline.summary(folder):
+        click.echo(line)
+
+
+def main() -> None:
+    """Entry point: expected failures are one sentence and a hint, others keep a traceback."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        cli.main(standalone_mode=False)
+    except KeyelabError as error:
+        _fail(f"keyelab: {redact(error.message)}", error.hint, error.exit_code)
+    except click.UsageError as error:
+        error.show()
+        sys.exit(UsageError.exit_code)
+    except click.ClickException as error:
+        _fail(f"keyelab: {error.format_message()}", "", error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        _fail("keyelab: interrupted", "", INTERRUPTED)
+    except Exception:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="keyelab-", suffix=".log", delete=False
+        ) as log:
+            log.write(
+                redact(f"keyelab {__version__}, python {sys.version}\n{traceback.format_exc()}")
+            )
+        last = traceback.format_exc().strip().splitlines()[-1]
+        _fail(f"keyelab: internal error: {last}", f"report it with {log.name}", INTERNAL)
+
+
+def _record(record: Path | None, target: str) -> Path:
+    from keyelab.record.run import latest
+
+    if record is not None:
+        return record
+    folder = latest(target)
+    if folder is None:
+        raise KeyelabError(
+            f"expected a run of {target} under {shown(project_root() / 'records')}, found none",
+            f"keyelab run --target {target}",
+        )
+    return folder
+
+
+def _say(line: str) -> None:
+    click.echo(redact(line))
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(message: str, hint: str, code: int) -> None:
+    click.echo(message, err=True)
+    if hint:
+        click.echo(f"  next: {hint}", err=True)
+    sys.exit(code)

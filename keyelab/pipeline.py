@@ -1,0 +1,260 @@
+"""Runs phases in order and leaves a sealed record.
+
+A phase needs the facts of others; its inputs digest (notebook, package, parameters, facts
+needed) says whether an earlier run's result still holds. A resumed run is a new run that takes
+over the phases before the one it starts from; a record is never edited.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from keyelab import params as parameters
+from keyelab.errors import KeyelabError, UsageError
+from keyelab.files import (
+    located,
+    project_root,
+    read_json,
+    sha256_file,
+    sha256_json,
+    sha256_tree,
+    shown,
+)
+from keyelab.record import run as records
+from keyelab.record import seal
+from keyelab.record.execute import Executed, execute_phase
+from keyelab.record.run import PhaseRecord, Run
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "env_check": (),
+    "model_fetch": (),
+    "header_fixes": ("env_check",),
+    "source_patch": ("env_check",),
+    "build": ("env_check", "header_fixes", "source_patch"),
+    "serve": ("env_check", "model_fetch", "build"),
+    "video_test": ("model_fetch", "serve"),
+    "perf_analysis": ("serve", "video_test"),
+}
+PHASES = tuple(NEEDS)
+EXIT_CODES = {"passed": 0, "warned": 0, "failed": 1, "interrupted": 130}
+DEAD_KERNEL = 138
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which phases run for a target, with checked parameters."""
+
+    target: str
+    chosen: tuple[str, ...]
+    before: tuple[str, ...]
+    parameters: dict[str, parameters.Resolved[Any]]
+    dry_run: bool
+
+
+def plan(
+    target: str,
+    first: str | None,
+    last: str | None,
+    overrides: Mapping[str, Mapping[str, Any]],
+    dry_run: bool = False,
+) -> Plan:
+    """Check target, phases and every parameter before anything is done; raises UsageError."""
+    for phase in (first, last, *overrides):
+        if phase is not None:
+            parameters.phase_model(phase)
+    start = PHASES.index(first) if first else 0
+    end = PHASES.index(last) if last else len(PHASES) - 1
+    if start > end:
+        raise UsageError(
+            f"expected --from before --to, found --from {first} --to {last}",
+            f"the order is: {' '.join(PHASES)}",
+        )
+    extra: dict[str, Any] = {"dry_run": True} if dry_run else {}
+    resolved = {
+        phase: parameters.resolve(phase, target, {**overrides.get(phase, {}), **extra})
+        for phase in PHASES[: end + 1]
+    }
+    return Plan(target, PHASES[start : end + 1], PHASES[:start], resolved, dry_run)
+
+
+def run(todo: Plan, command: list[str], say: Say) -> tuple[Path, int]:
+    """Run a plan; returns the run folder and the exit code.
+
+    Raises KeyelabError before a run folder exists when earlier phases cannot be taken over.
+    """
+    source = _resumable(todo) if todo.before else None
+    folder = records.new_run_folder(todo.target)
+    started = time.monotonic()
+    record = Run(
+        run_id=folder.name,
+        target=todo.target,
+        started=records.now(),
+        command=command,
+        dry_run=todo.dry_run,
+        pid=os.getpid(),
+        resumes=source.name if source else "",
+        tool=records.tool(),
+        phases=[_blank(phase, todo) for phase in PHASES],
+    )
+    records.save(record, folder)
+    say(f"run {shown(folder)}")
+    code = 1
+    try:
+        record.python_packages_sha256 = seal.freeze(folder)
+        if source:
+            _take_over(todo, source, folder, record, say)
+        code = _run_phases(todo, folder, record, say)
+    except KeyboardInterrupt:
+        code = 130
+    finally:
+        _stop_server(todo, folder, say)
+        record.status = "interrupted" if code == 130 else records.overall(record.phases)
+        record.finished = records.now()
+        record.duration_s = round(time.monotonic() - started, 1)
+        seal.seal(record, folder)
+    return folder, code
+
+
+def _run_phases(todo: Plan, folder: Path, record: Run, say: Say) -> int:
+    for phase in todo.chosen:
+        entry = record.phases[PHASES.index(phase)]
+        entry.started = records.now()
+        entry.inputs_sha256 = inputs_digest(phase, todo.parameters[phase], folder)
+        say(f"{Path(entry.notebook).stem} ...")
+        values = {
+            name: item["value"]
+            for name, item in entry.parameters.items()
+            if item["source"] != "default"
+        }
+        done = execute_phase(phase, folder, {**values, "run_dir": shown(folder)})
+        _note(entry, done)
+        records.save(record, folder)
+        say(f"{Path(entry.notebook).stem} {entry.status} after {entry.duration_s:.1f} s")
+        if entry.status in ("failed", "interrupted"):
+            if entry.failure:
+                say(f"  {entry.failure.message}")
+            for later in record.phases[PHASES.index(phase) + 1 :]:
+                later.reason = f"{phase} {entry.status}"
+            dead = entry.failure is not None and entry.failure.kind == "dead-kernel"
+            return DEAD_KERNEL if dead else EXIT_CODES[entry.status]
+    return 0
+
+
+def _note(entry: PhaseRecord, done: Executed) -> None:
+    entry.status = done.status
+    entry.reason = done.reason
+    entry.duration_s = done.duration_s
+    entry.checks = done.checks
+    entry.facts = done.facts
+    entry.failure = done.failure
+
+
+def _blank(phase: str, todo: Plan) -> PhaseRecord:
+    number = PHASES.index(phase) + 1
+    resolved = todo.parameters.get(phase)
+    return PhaseRecord(
+        phase=phase,
+        notebook=f"{number:02d}_{phase}.ipynb",
+        notebook_sha256=sha256_file(source_notebook(phase)) if resolved else "",
+        reason="" if phase in todo.chosen else "not asked for",
+        parameters=resolved.as_record() if resolved else {},
+    )
+
+
+def source_notebook(phase: str) -> Path:
+    """The committed notebook of a phase."""
+    return project_root() / "notebooks" / f"{PHASES.index(phase) + 1:02d}_{phase}.ipynb"
+
+
+def inputs_digest(phase: str, resolved: parameters.Resolved[Any], folder: Path) -> str:
+    """Digest of what a phase's result depends on."""
+    values = resolved.values.model_dump(exclude={"run_dir", "verbose"})
+    needed = {}
+    for name in NEEDS[phase]:
+        path = folder / "facts" / f"{name}.json"
+        needed[name] = read_json(path)["facts"] if path.exists() else None
+    package = sha256_tree(Path(__file__).parent, skip=["__pycache__"])
+    return sha256_json([sha256_file(source_notebook(phase)), package, values, needed])
+
+
+def _resumable(todo: Plan) -> Path:
+    source = records.latest(todo.target)
+    if source is None:
+        raise KeyelabError(
+            f"expected an earlier run of {todo.target} to resume from, found none",
+            f"keyelab run --target {todo.target}",
+        )
+    earlier = records.load(source)
+    for phase in todo.before:
+        entry = earlier.phases[PHASES.index(phase)]
+        if entry.status not in ("passed", "warned"):
+            raise KeyelabError(
+                f"expected {phase} passed in {shown(source)}, found {entry.status}",
+                f"keyelab run --target {todo.target} --from {phase}",
+            )
+        if inputs_digest(phase, todo.parameters[phase], source) != entry.inputs_sha256:
+            raise KeyelabError(
+                f"{phase} of {shown(source)} no longer holds: its notebook, its parameters, the "
+                "package or the facts before it have changed",
+                f"keyelab run --target {todo.target} --from {phase}",
+            )
+    seal.require_intact(source)
+    return source
+
+
+def _take_over(todo: Plan, source: Path, folder: Path, record: Run, say: Say) -> None:
+    earlier = records.load(source)
+    for phase in todo.before:
+        index = PHASES.index(phase)
+        old = earlier.phases[index]
+        taken = old.model_copy(update={"reused_from": old.reused_from or source.name})
+        for path in seal.files_of_phase(source, old):
+            target = folder / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+        record.phases[index] = taken
+        say(f"{Path(taken.notebook).stem} {taken.status} (reused from {taken.reused_from})")
+
+
+def _stop_server(todo: Plan, folder: Path, say: Say) -> None:
+    """End the server this run started, unless it was asked to stay."""
+    serve = todo.parameters.get("serve")
+    if serve is None or serve.values.keep_server or serve.values.dry_run:
+        return
+    from keyelab.serving.process import stop
+    from keyelab.serving.state import all_states
+
+    for state in all_states(located(serve.values.workdir)):
+        if located(state.run_dir) != folder:
+            continue
+        try:
+            stop(state)
+            say(f"stopped the server on port {state.port}")
+        except KeyelabError as error:
+            say(f"could not stop the server on port {state.port}: {error}")
+
+
+def summary(folder: Path) -> list[str]:
+    """A run in a few lines: its phases, what went wrong, where the page is."""
+    run = records.load(folder)
+    lines = [f"{run.target} {run.run_id}: {run.status}" + (" (dry run)" if run.dry_run else "")]
+    for phase in run.phases:
+        took = f" {phase.duration_s:7.1f} s" if phase.duration_s is not None else ""
+        why = f" ({phase.reason})" if phase.reason else ""
+        reused = f" (reused from {phase.reused_from})" if phase.reused_from else ""
+        lines.append(f"  {Path(phase.notebook).stem:16} {phase.status:11}{took}{reused}{why}")
+        if phase.failure:
+            lines += [f"    {line}" for line in phase.failure.message.splitlines()]
+            lines.append(f"    log: {shown(folder / phase.failure.log)}")
+    if any(phase.failure for phase in run.phases):
+        broken = next(phase.phase for phase in run.phases if phase.failure)
+        lines.append(f"resume: keyelab run --target {run.target} --from {broken}")
+    return [*lines, f"record: {shown(folder / 'index.html')}"]

@@ -1,0 +1,97 @@
+"""Runs one notebook through papermill and says truly how it ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from keyelab.checks import Check
+from keyelab.files import project_root, read_json
+from keyelab.params import PARAMETERS
+from keyelab.record.run import Failure, PhaseStatus
+
+
+@dataclass(frozen=True)
+class Executed:
+    """How a phase ended."""
+
+    status: PhaseStatus
+    duration_s: float
+    reason: str = ""
+    checks: list[Check] = field(default_factory=list)
+    facts: dict[str, Any] | None = None
+    failure: Failure | None = None
+
+
+def execute_phase(phase: str, folder: Path, values: Mapping[str, Any]) -> Executed:
+    """Run the notebook of `phase` into a run folder; its prints go to standard output."""
+    import papermill
+
+    stem = f"{list(PARAMETERS).index(phase) + 1:02d}_{phase}"
+    output = folder / f"{stem}.ipynb"
+    kernel_log = folder / "logs" / f"{stem}-kernel.log"
+    kernel_log.parent.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    started = time.monotonic()
+    raised: BaseException | None = None
+    try:
+        with kernel_log.open("a", encoding="utf-8") as stderr:
+            papermill.execute_notebook(
+                project_root() / "notebooks" / f"{stem}.ipynb",
+                output,
+                parameters=dict(values),
+                engine_name="keyelab",
+                kernel_name="python3",
+                progress_bar=False,
+                stdout_file=sys.stdout,
+                cwd=project_root(),
+                kernel_stderr=stderr,
+            )
+    except (Exception, SystemExit) as error:
+        raised = error
+    return _told(phase, folder, output, time.monotonic() - started, raised)
+
+
+def _told(
+    phase: str, folder: Path, output: Path, seconds: float, raised: BaseException | None
+) -> Executed:
+    left = folder / "facts" / f"{phase}.json"
+    content = read_json(left) if left.exists() else {}
+    checks = [Check.model_validate(item) for item in content.get("checks", [])]
+    facts = content.get("facts")
+    status = content.get("status")
+    if raised is None and status in ("passed", "warned", "skipped"):
+        return Executed(status, seconds, content["reason"], checks, facts)
+    failure = failure_in(output, raised, f"logs/{output.stem}-kernel.log")
+    ended: PhaseStatus = "interrupted" if failure.kind == "interrupted" else "failed"
+    if status == "failed":
+        failure = failure.model_copy(update={"kind": "check"})
+    elif left.exists():
+        left.unlink()
+    return Executed(ended, seconds, failure.kind, checks, facts, failure)
+
+
+def failure_in(output: Path, raised: BaseException | None, log: str) -> Failure:
+    """Read from an executed notebook which cell ended it, how, and with what sentence."""
+    kind, cell_id, message = "error", "", str(raised or "the notebook ended before its last cell")
+    if output.exists():
+        notebook = read_json(output)
+        told = notebook["metadata"].get("keyelab", {})
+        kind = told.get("reason") or kind
+        cell_id = told.get("failed_cell", "")
+        for cell in notebook["cells"]:
+            for item in cell.get("outputs", []):
+                if item.get("output_type") == "error":
+                    message = f"{item['ename']}: {item['evalue']}"
+    said = {
+        "dead-kernel": "the kernel died: it was killed, or ran out of memory",
+        "timeout": "a cell ran out of time",
+        "interrupted": "the run was interrupted",
+    }
+    return Failure(cell=cell_id, kind=kind, message=said.get(kind, message), log=log)

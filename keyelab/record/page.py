@@ -1,0 +1,128 @@
+"""The pages of a run: index.html and one HTML for each executed notebook.
+
+They load nothing: styles and pictures are inside, there is no script, and they print.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from pathlib import Path
+
+from keyelab.checks import Check
+from keyelab.files import redact, write_text
+from keyelab.record.cards import cell, diff_size
+from keyelab.record.run import PhaseRecord, Run
+
+
+def write_pages(run: Run, folder: Path) -> None:
+    """Write NN_phase.html for each notebook of a run, then index.html."""
+    for phase in run.phases:
+        notebook = folder / phase.notebook
+        page = notebook.with_suffix(".html")
+        if notebook.exists() and not (phase.reused_from and page.exists()):
+            write_text(page, notebook_html(notebook))
+    write_text(folder / "index.html", redact(index_html(run, folder)))
+
+
+def notebook_html(path: Path) -> str:
+    """An executed notebook as one offline HTML file."""
+    from nbconvert import HTMLExporter
+
+    exporter = HTMLExporter(template_name="lab")
+    for name in (
+        "require_js_url", "mathjax_url", "jquery_url", "mermaid_js_url",
+        "jupyter_widgets_base_url", "html_manager_semver_range", "widget_renderer_url",
+    ):  # fmt: skip
+        if exporter.has_trait(name):
+            setattr(exporter, name, "")
+    exporter.embed_images = True
+    text, _ = exporter.from_filename(str(path))
+    return _without_scripts(text)
+
+
+def index_html(run: Run, folder: Path) -> str:
+    """The page of a run."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("keyelab.record"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["cell"] = cell
+    facts = {phase.phase: phase.facts or {} for phase in run.phases}
+    return environment.get_template("index.html.j2").render(
+        run=run,
+        facts=facts,
+        counts=sum(phase.status in ("passed", "warned") for phase in run.phases),
+        attention=attention(run.phases),
+        failed=next((phase for phase in run.phases if phase.failure), None),
+        frames=_picture(folder / "plots" / "07_video_test-frames.png"),
+        plots=[
+            (path.stem.split("-", 1)[-1].replace("-", " "), _picture(path))
+            for path in sorted((folder / "plots").glob("08_*.png"))
+        ],
+        diffs=[
+            (path.name, diff_size(text), diff_lines(text))
+            for path in sorted((folder / "patches").glob("*"))
+            if (text := path.read_text(encoding="utf-8", errors="replace"))
+        ],
+        commands=repeat_commands(run),
+        pages={p.phase for p in run.phases if (folder / p.notebook).exists()},
+    )
+
+
+def attention(phases: list[PhaseRecord]) -> list[tuple[str, Check]]:
+    """Checks that did not pass, with the phase they belong to."""
+    return [(p.phase, item) for p in phases for item in p.checks if item.status != "ok"]
+
+
+def diff_lines(text: str) -> list[tuple[str, str]]:
+    """(class, line) of a unified diff."""
+    kinds = {"+": "add", "-": "del", "@": "at"}
+    return [
+        ("head" if line.startswith(("+++", "---")) else kinds.get(line[:1], ""), line)
+        for line in text.splitlines()
+    ]
+
+
+def repeat_commands(run: Run) -> list[str]:
+    """What to type to make this run again: with keyelab, and phase by phase with papermill."""
+    lines = [f"git checkout {run.tool.commit}"] if run.tool.commit else []
+    lines.append(shlex.join(run.command))
+    for phase in run.phases:
+        if not phase.started:
+            continue
+        files = f"-f params/{run.target}/common.yaml -f params/{run.target}/{phase.phase}.yaml"
+        over = [
+            f"-y {shlex.quote(json.dumps({name: item['value']}, ensure_ascii=False))}"
+            for name, item in phase.parameters.items()
+            if item["source"] == "override"
+        ]
+        lines.append(
+            " ".join(
+                [f"papermill notebooks/{phase.notebook} out.ipynb --engine keyelab", files, *over]
+            )
+        )
+    return lines
+
+
+def _picture(path: Path) -> str:
+    if not path.exists():
+        return ""
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def _without_scripts(text: str) -> str:
+    """Drop nbconvert's script elements: they only serve maths and widgets, which are not used."""
+    kept: list[str] = []
+    rest = text
+    while "<script" in rest:
+        before, rest = rest.split("<script", 1)
+        kept.append(before)
+        rest = rest.split("</script>", 1)[1] if "</script>" in rest else ""
+    return "".join([*kept, rest])

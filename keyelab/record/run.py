@@ -1,0 +1,162 @@
+"""The run record: run.json, written `running` first and sealed last.
+
+The schema is versioned and exported by `json_schema()`. Statuses: a run is running, passed,
+warned, failed or interrupted; a phase also skipped, reused or not run.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from keyelab import __version__
+from keyelab.checks import Check
+from keyelab.errors import KeyelabError
+from keyelab.files import project_root, read_json, shown, write_json, write_text
+
+SCHEMA = 1
+RunStatus = Literal["running", "passed", "warned", "failed", "interrupted"]
+PhaseStatus = Literal["passed", "warned", "failed", "interrupted", "skipped", "not run"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Failure(_Part):
+    """What ended a phase: where, and the sentence that was shown."""
+
+    cell: str = Field(description="id of the notebook cell")
+    kind: str = Field(description="error, timeout, dead-kernel, interrupted or check")
+    message: str
+    log: str = Field(description="path below the run folder")
+
+
+class PhaseRecord(_Part):
+    """One phase of a run."""
+
+    phase: str
+    notebook: str = Field(description="executed notebook, path below the run folder")
+    notebook_sha256: str = Field("", description="digest of the source notebook that was run")
+    inputs_sha256: str = Field("", description="digest of notebook, parameters and facts needed")
+    status: PhaseStatus = "not run"
+    reason: str = Field("", description="why it was skipped or not run")
+    reused_from: str = Field("", description="run whose result this is")
+    started: str | None = None
+    duration_s: float | None = None
+    parameters: dict[str, dict[str, Any]] = Field({}, description="name: {value, source}")
+    checks: list[Check] = []
+    facts: dict[str, Any] | None = None
+    failure: Failure | None = None
+
+
+class Tool(_Part):
+    """The keyelab that made the record."""
+
+    version: str = __version__
+    commit: str | None = None
+    dirty: bool | None = None
+
+
+class Run(_Part):
+    """Everything about a run, as run.json."""
+
+    schema_version: int = SCHEMA
+    run_id: str
+    target: str
+    status: RunStatus = "running"
+    started: str
+    finished: str | None = None
+    duration_s: float | None = None
+    command: list[str]
+    dry_run: bool = False
+    pid: int
+    resumes: str = Field("", description="run whose earlier phases were reused")
+    tool: Tool
+    python_packages_sha256: str = Field("", description="digest of env/pip-freeze.txt")
+    phases: list[PhaseRecord]
+
+
+def now() -> str:
+    """UTC, ISO-8601, seconds."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def new_run_folder(target: str) -> Path:
+    """Make records/<target>/<YYYYMMDDTHHMMSSZ>-<8 hex>/."""
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    folder = project_root() / "records" / target / f"{stamp}-{secrets.token_hex(4)}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def save(run: Run, folder: Path) -> None:
+    """Write run.json whole."""
+    write_json(folder / "run.json", run.model_dump(mode="json"))
+
+
+def load(folder: Path) -> Run:
+    """Read run.json; KeyelabError when it is none of ours."""
+    content = read_json(folder / "run.json")
+    try:
+        return Run.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise KeyelabError(
+            f"expected a keyelab run record in {shown(folder)}, found "
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from None
+
+
+def latest(target: str) -> Path | None:
+    """The newest finished run of a target, by records/<target>/LATEST."""
+    pointer = project_root() / "records" / target / "LATEST"
+    if not pointer.exists():
+        return None
+    folder = pointer.parent / pointer.read_text(encoding="utf-8").strip()
+    return folder if (folder / "run.json").exists() else None
+
+
+def point_latest(folder: Path) -> None:
+    """Name a run as the target's newest."""
+    write_text(folder.parent / "LATEST", folder.name + "\n")
+
+
+def overall(phases: list[PhaseRecord]) -> RunStatus:
+    """The status of a run from those of its phases; one in which nothing was done is warned."""
+    found = {phase.status for phase in phases}
+    for status in ("interrupted", "failed", "warned"):
+        if status in found:
+            return status
+    return "passed" if "passed" in found else "warned"
+
+
+def tool() -> Tool:
+    """This keyelab: version, and commit and cleanness where git can tell."""
+    commit = os.environ.get("KEYELAB_SOURCE_COMMIT") or _git("rev-parse", "HEAD")
+    status = _git("status", "--porcelain", "--untracked-files=no")
+    return Tool(commit=commit, dirty=None if status is None else bool(status))
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of run.json."""
+    return Run.model_json_schema()
+
+
+def _git(*words: str) -> str | None:
+    root = project_root()
+    if not (root / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

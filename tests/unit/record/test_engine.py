@@ -1,0 +1,116 @@
+"""Each way a run can break is recorded as what it was (papermill alone records success)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+
+def notebook(folder: Path, *cells: str) -> Path:
+    book = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells],
+        metadata={
+            "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+        },
+    )
+    path = folder / "in.ipynb"
+    nbformat.write(book, path)
+    return path
+
+
+def start(folder: Path, source: Path, *words: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "papermill", str(source), str(folder / "out.ipynb"),
+         "--engine", "keyelab", "--no-progress-bar", *words],
+        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+    )  # fmt: skip
+
+
+def outcome(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    book = json.loads((folder / "out.ipynb").read_text())
+    cells = [c for c in book["cells"] if c["cell_type"] == "code"]
+    return book, [cell["metadata"]["papermill"]["status"] for cell in cells]
+
+
+def wait_for_running(folder: Path, index: int) -> None:
+    for _ in range(200):
+        if (folder / "out.ipynb").exists() and outcome(folder)[1][index] == "running":
+            return
+        time.sleep(0.1)
+    raise AssertionError("the cell never started")
+
+
+def banner(book: dict[str, Any]) -> str:
+    return "".join(book["cells"][0]["source"])
+
+
+def test_a_dead_kernel_is_recorded_as_failed_and_exits_138(tmp_path: Path) -> None:
+    source = notebook(tmp_path, "1", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "2")
+    assert start(tmp_path, source).wait(60) == 138
+    book, statuses = outcome(tmp_path)
+    assert statuses == ["completed", "failed", "pending"]
+    assert book["metadata"]["papermill"]["exception"] is True
+    assert book["metadata"]["keyelab"]["reason"] == "dead-kernel"
+    assert "the kernel died" in banner(book)
+
+
+def test_a_cell_timeout_is_recorded_as_failed(tmp_path: Path) -> None:
+    source = notebook(tmp_path, "1", "import time; time.sleep(60)", "2")
+    assert start(tmp_path, source, "--execution-timeout", "2").wait(60) == 1
+    book, statuses = outcome(tmp_path)
+    assert statuses == ["completed", "failed", "pending"]
+    assert book["metadata"]["keyelab"]["reason"] == "timeout"
+    assert "ran out of time" in banner(book)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_is_recorded_as_interrupted_and_exits_130(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    source = notebook(tmp_path, "1", "import time; time.sleep(60)", "2")
+    process = start(tmp_path, source)
+    wait_for_running(tmp_path, 1)
+    process.send_signal(number)
+    assert process.wait(60) == 130
+    book, statuses = outcome(tmp_path)
+    assert statuses == ["completed", "failed", "pending"]
+    assert book["metadata"]["keyelab"]["outcome"] == "interrupted"
+    assert "interrupted" in banner(book)
+
+
+def test_a_raising_cell_is_recorded_as_failed(tmp_path: Path) -> None:
+    source = notebook(tmp_path, "1", "raise ValueError('no such thing')", "2")
+    assert start(tmp_path, source).wait(60) == 1
+    book, statuses = outcome(tmp_path)
+    assert statuses == ["completed", "failed", "pending"]
+    assert book["metadata"]["keyelab"]["reason"] == "error"
+
+
+def test_a_good_run_is_recorded_as_completed_in_one_output_a_stream(tmp_path: Path) -> None:
+    source = notebook(
+        tmp_path, "for i in range(300):\n    print(i, flush=True)", "print('50 %\\r100 %')"
+    )
+    assert start(tmp_path, source).wait(60) == 0
+    book, statuses = outcome(tmp_path)
+    assert statuses == ["completed", "completed"]
+    assert [len(cell["outputs"]) for cell in book["cells"]] == [1, 1]
+    assert "widgets" not in book["metadata"]
+    assert not list(tmp_path.glob(".out*")), "a temporary file was left"
+
+
+def test_a_secret_in_an_output_is_redacted_before_it_is_written(tmp_path: Path) -> None:
+    source = notebook(tmp_path, "print('api' + '_key=abc' + 'def123456')")
+    assert start(tmp_path, source).wait(60) == 0
+    text = (tmp_path / "out.ipynb").read_text()
+    assert "abcdef123456" not in text
+    assert "[redacted]" in text
