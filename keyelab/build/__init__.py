@@ -1,0 +1,1 @@
+"""The CMake plan and its run."""

@@ -1,0 +1,1 @@
+int backends() { return 1; }
