@@ -1,0 +1,126 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # 06 · Serve
+#
+# **Goal.** A llama-server that answers for the model and its projector, outlives this notebook, and
+# is proven to be the one that was started here.
+
+# %% [markdown]
+# ## Time, risk and rollback
+#
+# Under a second for the demo model; the article's load of 57 GB took 129 s. The server takes memory
+# and a TCP port until it is stopped.
+#
+# It listens on this machine only unless `host` says otherwise. To undo it: `keyelab stop`, which
+# waits until process and port are gone. A run of the whole pipeline stops it at its end, unless
+# `keep_server` is set.
+
+# %% [markdown]
+# ## Parameters
+
+# %% tags=["parameters"]
+run_dir: str = ""  # run folder; empty is the interactive scratch run
+target: str = "cpu-demo"  # folder under params/ that this run is for
+backend: str = "cpu"  # cpu, hip or cuda
+workdir: str = "work"  # folder for sources, builds and models
+tools_dir: str = ""  # folders to put first on PATH, colon between
+dry_run: bool = False  # show what would be done and do nothing
+verbose: bool = False  # show more of what the tools print
+host: str = "127.0.0.1"  # address to listen on
+port: int = 0  # TCP port; 0 takes a free one
+alias: str = "keyelab-tiny"  # model name that the server reports
+context_tokens: int = 4096  # context size, tokens; 0 is the model's own
+parallel: int = 1  # request slots
+threads: int = 0  # CPU threads; 0 is llama-server's choice
+flash_attention: str = "auto"  # auto, on or off
+cache_ram_mib: int = 0  # host prompt cache, MiB; 0 turns it off
+extra_args: list = []  # further llama-server arguments
+ready_timeout_s: float = 120.0  # longest wait for /health, seconds
+keep_server: bool = False  # leave the server running after a whole run
+
+# %%
+from keyelab.facts import BuildFacts, EnvFacts, ModelFacts
+from keyelab.files import located
+from keyelab.record import nb
+from keyelab.serving import attest, command, flags, lifecycle, summary
+
+step = nb.begin("serve", globals())
+
+# %% [markdown]
+# ## Preflight
+#
+# Flags of llama-server come and go between versions, and an unknown one ends it at once. So this
+# binary's own `--help` is read first, and the command is built from what it knows. Variables named
+# `LLAMA_ARG_…` are taken out of the server's environment: they set flags that no record shows.
+
+# %%
+plan = None
+if not step.dry_run:
+    env = step.environment(step.facts("env_check", EnvFacts).environment)
+    build = step.facts("build", BuildFacts)
+    model = step.facts("model_fetch", ModelFacts)
+    known = flags.of(located(build.binaries["llama-server"].path), env)
+    plan = command.make(step.params, build, model, known, env)
+step.code(plan.command(plan.port) if plan else command.sketch(step.params))
+
+# %% [markdown]
+# `--log-verbosity 4` is there for phase 08: without it the lines on image encoding and devices stay
+# out of the log. `--cache-ram 0` turns off the prompt cache in host memory, which grows with every
+# distinct prompt and whose saving and restoring costs time between requests.
+#
+# Servers that this work folder knows of, from this run or an earlier one:
+
+# %%
+step.table(summary.rows(step.workdir), ["port", "pid", "state", "started", "run"])
+
+# %% [markdown]
+# ## Do
+#
+# The server is started in a session of its own, with its output in a log file, so that closing this
+# notebook or killing its kernel does not end it. Its state is written down at once, for
+# `keyelab status` and `keyelab stop`. A server that already runs from the same words and files is
+# adopted; a different one on the wanted port is an error.
+#
+# Ready means that `/health` and `/props` both answer: `/health` alone is a moment early. The
+# process is watched while waiting: one that dies while loading is reported at once, with its log's
+# cause, and not after the time-out.
+
+# %%
+served = None
+if plan:
+    place = lifecycle.Place(step.workdir, step.run_dir, step.log("server"))
+    with step.progress("load") as bar:
+        served = lifecycle.ensure(plan, env, place, step.params.ready_timeout_s, bar)
+    step.say(summary.started(served))
+
+# %% [markdown]
+# ## Verify
+#
+# A healthy answer proves only that something answers. The process that listens must be ours, its
+# command line as started, its model file, build, name, slots and context as planned, pictures
+# accepted, and its start-up log free of errors: a server that ran out of memory during warm-up
+# still says that it is healthy.
+
+# %%
+if served:
+    seen = attest.look(served.state)
+    step.add_checks(attest.checks(plan, served.state, seen))
+
+# %% [markdown]
+# ## Result and next step
+#
+# The server runs. Talk to it, and stop it, with:
+
+# %%
+if served:
+    step.code(summary.how_to(served.state))
+
+# %%
+step.finish(attest.facts(plan, served.state, seen) if served else None)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from keyelab.errors import KeyelabError
+from keyelab.serving import state
+from keyelab.serving.state import ServerState
+
+
+def made(workdir: Path, pid: int, port: int = 8082, **changes: object) -> ServerState:
+    values = {
+        "pid": pid,
+        "started_ticks": state.start_ticks(pid) or 0,
+        "boot_id": state.boot_id(),
+        "argv": ["llama-server"],
+        "key": "k",
+        "url": f"http://127.0.0.1:{port}",
+        "host": "127.0.0.1",
+        "port": port,
+        "alias": "a",
+        "model": "m",
+        "mmproj": "p",
+        "log": "l",
+        "started": "2026-01-01T00:00:00Z",
+        "run_dir": "r",
+        "file": str(state.path(workdir, port)),
+    }
+    return ServerState.model_validate({**values, **changes})
+
+
+def test_state_is_written_and_found_again(tmp_path: Path) -> None:
+    one = state.write(made(tmp_path, os.getpid(), 9000))
+    two = state.write(made(tmp_path, os.getpid(), 10000))
+    assert state.all_states(tmp_path) == [one, two]
+    state.forget(one)
+    assert state.all_states(tmp_path) == [two]
+
+
+def test_no_server_was_ever_started(tmp_path: Path) -> None:
+    assert state.all_states(tmp_path) == []
+
+
+def test_own_process_runs_and_a_later_one_with_its_pid_does_not(tmp_path: Path) -> None:
+    mine = made(tmp_path, os.getpid())
+    assert state.is_running(mine)
+    assert not state.is_running(mine.model_copy(update={"started_ticks": 1}))
+    assert not state.is_running(mine.model_copy(update={"boot_id": "another"}))
+
+
+def test_zombie_does_not_run(tmp_path: Path) -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    known = made(tmp_path, child.pid)
+    assert state.is_running(known)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not state.is_running(known)
+    child.wait()
+    assert not state.is_running(known)
+
+
+def test_process_name_with_spaces_and_brackets_is_read(tmp_path: Path) -> None:
+    tool = tmp_path / "a) S 1"
+    tool.symlink_to("/bin/sleep")
+    child = subprocess.Popen([tool, "60"])
+    try:
+        assert state.start_ticks(child.pid) == pytest.approx(
+            state.start_ticks(os.getpid()), abs=1e6
+        )
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_broken_state_is_named(tmp_path: Path) -> None:
+    file = state.path(tmp_path, 1)
+    file.parent.mkdir(parents=True)
+    file.write_text('{"pid": 1}')
+    with pytest.raises(KeyelabError, match="expected a server state in") as error:
+        state.all_states(tmp_path)
+    assert "rm " in error.value.hint
