@@ -62,6 +62,9 @@ class Handler(BaseHTTPRequestHandler):
             self._json({"error": {"message": "File Not Found", "type": "not_found_error"}}, 404)
 
     def do_POST(self) -> None:
+        if self.path != "/v1/chat/completions":
+            self._json({"error": {"message": "File Not Found", "type": "not_found_error"}}, 404)
+            return
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         for line in self.server.task_lines:
             print(line, flush=True)
@@ -116,8 +119,14 @@ def main(words: list[str]) -> None:
         print("\n".join(f"{flag}  replayed" for flag in recorded(RECORDED)))
     elif words == ["--list-devices"]:
         print("Available devices:\n" + "\n".join(devices(log)))
+    elif Path(sys.argv[0]).name == "test-backend-ops":
+        asked = option(words, "-o").split(",")
+        for line in recorded("tests/fakes/recorded/test-backend-ops-h200.txt"):
+            case = re.match(r"  ([A-Z0-9_]+)\(", line)
+            if case is None or case[1] in asked:
+                print(line)
     elif Path(sys.argv[0]).name != "llama-server":
-        print(f"{Path(sys.argv[0]).name}: nothing is recorded of it")
+        sys.exit(f"{Path(sys.argv[0]).name}: nothing is recorded of it")
     else:
         serve(words, entries, log)
 

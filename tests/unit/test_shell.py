@@ -32,7 +32,7 @@ def test_a_missing_program_is_named_before_anything_runs() -> None:
 
 def test_a_failure_quotes_the_error_line_and_the_log(tmp_path: Path) -> None:
     code = "import sys; print('x.c:1: error: no type'); print('done'); sys.exit(4)"
-    with pytest.raises(CommandFailed, match="exit status 4: x.c:1: error: no type") as caught:
+    with pytest.raises(CommandFailed, match=r"exit status 4: x\.c:1: error: no type") as caught:
         shell.run([PYTHON, "-c", code], log=tmp_path / "x.log")
     assert caught.value.returncode == 4
 
