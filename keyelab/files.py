@@ -150,6 +150,11 @@ def redact(text: str) -> str:
     return text.replace(f"{home}/", "~/") if home else text
 
 
+def redacted(value: Any) -> Any:
+    """A JSON value whose texts are redacted."""
+    return json.loads(redact(json.dumps(value, ensure_ascii=False)))
+
+
 def _home() -> Path | None:
     try:
         home = Path.home()

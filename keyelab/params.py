@@ -144,6 +144,11 @@ class Resolved(Generic[P]):
         self.values = values
         self.sources = sources
 
+    def given(self) -> dict[str, Any]:
+        """The values that are not defaults."""
+        content = self.values.model_dump()
+        return {name: content[name] for name, where in self.sources.items() if where != "default"}
+
     def as_record(self) -> dict[str, dict[str, Any]]:
         """{name: {value, source}} for run.json."""
         content = self.values.model_dump()

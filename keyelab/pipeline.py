@@ -129,12 +129,8 @@ def _run_phases(todo: Plan, folder: Path, record: Run, say: Say) -> int:
         entry.started = records.now()
         entry.inputs_sha256 = inputs_digest(phase, todo.parameters[phase], folder)
         say(f"{Path(entry.notebook).stem} ...")
-        values = {
-            name: item["value"]
-            for name, item in entry.parameters.items()
-            if item["source"] != "default"
-        }
-        done = execute_phase(phase, folder, {**values, "run_dir": shown(folder)})
+        given = todo.parameters[phase].given()
+        done = execute_phase(phase, folder, {**given, "run_dir": shown(folder)})
         _note(entry, done)
         records.save(record, folder)
         say(f"{Path(entry.notebook).stem} {entry.status} after {entry.duration_s:.1f} s")

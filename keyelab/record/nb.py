@@ -24,7 +24,7 @@ from keyelab import shell
 from keyelab.checks import Check
 from keyelab.errors import KeyelabError, NeedsPhase, UsageError
 from keyelab.facts import Facts, read_facts
-from keyelab.files import located, redact, shown, write_json
+from keyelab.files import located, redact, redacted, shown, write_json, write_text
 from keyelab.record import cards, display
 from keyelab.record.progress import Progress
 
@@ -101,8 +101,6 @@ class Step:
 
     def diff(self, text: str, name: str) -> Path:
         """Show a unified diff and keep it in the run folder's patches/; returns its path."""
-        from keyelab.files import write_text
-
         path = write_text(self.run_dir / "patches" / name, text)
         self.code(text, "diff", summary=f"{name}: {cards.diff_size(text)}")
         return path
@@ -144,19 +142,17 @@ class Step:
         status = "skipped" if self.dry_run else checks_module.worst(self.checks)
         if facts is None and not self.dry_run:
             raise TypeError(f"{self.phase} finished without facts")
-        write_json(
-            self.run_dir / "facts" / f"{self.phase}.json",
-            {
-                "schema": 1,
-                "phase": self.phase,
-                "status": status,
-                "reason": "dry run" if self.dry_run else "",
-                "finished": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "duration_s": round(time.monotonic() - self.started, 3),
-                "checks": [item.model_dump() for item in self.checks],
-                "facts": facts.model_dump() if facts else None,
-            },
-        )
+        content = {
+            "schema": 1,
+            "phase": self.phase,
+            "status": status,
+            "reason": "dry run" if self.dry_run else "",
+            "finished": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "duration_s": round(time.monotonic() - self.started, 3),
+            "checks": [item.model_dump() for item in self.checks],
+            "facts": facts.model_dump() if facts else None,
+        }
+        write_json(self.run_dir / "facts" / f"{self.phase}.json", redacted(content))
         phases = list(parameters.PARAMETERS)
         following = phases[self.number] if self.number < len(phases) else ""
         display.markdown(

@@ -15,6 +15,17 @@ from keyelab.files import redact, write_text
 from keyelab.record.cards import cell, diff_size
 from keyelab.record.run import PhaseRecord, Run
 
+SPEED_COLUMNS = (
+    ("task", "task"),
+    ("images", "images"),
+    ("prompt_tokens", "prompt (tokens)"),
+    ("prompt_ms", "prompt (ms)"),
+    ("prefill_tps", "prefill (tokens/s)"),
+    ("decode_tokens", "answer (tokens)"),
+    ("decode_ms", "answer (ms)"),
+    ("decode_tps", "decode (tokens/s)"),
+)
+
 
 def write_pages(run: Run, folder: Path) -> None:
     """Write NN_phase.html for each notebook of a run, then index.html."""
@@ -71,6 +82,7 @@ def index_html(run: Run, folder: Path) -> str:
             for path in sorted((folder / "patches").glob("*"))
             if (text := path.read_text(encoding="utf-8", errors="replace"))
         ],
+        columns=SPEED_COLUMNS,
         commands=repeat_commands(run),
         pages={p.phase for p in run.phases if (folder / p.notebook).exists()},
     )

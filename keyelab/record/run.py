@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from keyelab import __version__
 from keyelab.checks import Check
 from keyelab.errors import KeyelabError
-from keyelab.files import project_root, read_json, shown, write_json, write_text
+from keyelab.files import project_root, read_json, redacted, shown, write_json, write_text
 
 SCHEMA = 1
 RunStatus = Literal["running", "passed", "warned", "failed", "interrupted"]
@@ -98,7 +98,7 @@ def new_run_folder(target: str) -> Path:
 
 def save(run: Run, folder: Path) -> None:
     """Write run.json whole."""
-    write_json(folder / "run.json", run.model_dump(mode="json"))
+    write_json(folder / "run.json", redacted(run.model_dump(mode="json")))
 
 
 def load(folder: Path) -> Run:

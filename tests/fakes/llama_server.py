@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -139,6 +140,7 @@ def serve(words: list[str], entries: dict[str, str], log: list[str]) -> None:
     server = Fake((host, port), Handler)
     server.words, server.entries = words, entries
     server.task_lines = log[first : last + 1]
+    time.sleep(float(os.environ.get("FAKE_LOAD_S", "0")))
     for line in log[: start + 1]:
         print(line.replace("http://0.0.0.0:8082", f"http://{host}:{port}"), flush=True)
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -141,6 +141,18 @@ def test_parameters_reach_the_notebook_with_their_source(checkout: Any) -> None:
     assert failed_checks(folder) == []
 
 
+def test_home_folders_are_not_recorded_and_the_record_still_agrees(
+    checkout: Any, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    checkout.write("build", "step.say(f'{step.params.workdir}')")
+    folder, _ = go(last="build", build={"workdir": f"{home}/models"})
+    assert records.load(folder).phases[4].parameters["workdir"]["value"] == "~/models"
+    assert f"{home}/" not in (folder / "05_build.ipynb").read_text()
+    assert failed_checks(folder) == []
+
+
 def test_phases_in_the_wrong_order_are_refused(checkout: Any) -> None:
     with pytest.raises(UsageError, match="--from before --to"):
         pipeline.plan("cpu-demo", "serve", "build", {})

@@ -1,0 +1,103 @@
+"""The K100_AI path on replayed output: whole runs, and runs that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from homes import latest, make_home, run_keyelab
+
+pytestmark = pytest.mark.source
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory, llama_source: Path) -> Path:
+    """A checkout of its own, whose source archive is already there."""
+    return make_home(tmp_path_factory.mktemp("smoke"))
+
+
+def record(home: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((latest(home, "smoke") / "run.json").read_text())
+    return content
+
+
+def statuses(home: Path) -> list[str]:
+    return [phase["status"] for phase in record(home)["phases"]]
+
+
+def test_all_eight_phases_run_in_less_than_a_minute(home: Path) -> None:
+    started = time.monotonic()
+    done = run_keyelab(home, "run", "--target", "smoke")
+    took = time.monotonic() - started
+    assert done.returncode == 0, done.stdout
+    assert set(statuses(home)) <= {"passed", "warned"}
+    assert took < 60
+    facts = {phase["phase"]: phase["facts"] for phase in record(home)["phases"]}
+    assert facts["env_check"]["toolkit_version"] == "DTK-26.04-DCC2602-0317"
+    assert facts["build"]["backends"] == ["CPU", "HIP"]
+    assert "GPU_TARGETS=gfx928" in facts["build"]["command"]
+    assert "-isystem" in facts["build"]["command"]
+    assert facts["perf_analysis"]["decode_tps"] == pytest.approx(3.44, abs=0.01)
+    assert run_keyelab(home, "verify", "--target", "smoke").returncode == 0
+    assert "no server" in run_keyelab(home, "status").stdout
+
+
+def test_a_dry_run_does_nothing(home: Path) -> None:
+    before = sorted((home / "work" / "builds").iterdir())
+    done = run_keyelab(home, "run", "--target", "smoke", "--dry-run")
+    assert done.returncode == 0, done.stdout
+    assert statuses(home) == ["skipped"] * 8
+    assert sorted((home / "work" / "builds").iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("phase", "pause", "setting"),
+    [
+        ("build", "FAKE_BUILD_S", "build.cmake_options={A: '1'}"),
+        ("serve", "FAKE_LOAD_S", "serve.port=0"),
+    ],
+)
+def test_a_killed_kernel_exits_138_and_from_resumes(
+    home: Path, phase: str, pause: str, setting: str
+) -> None:
+    words = ["run", "--target", "smoke", "--set", setting]
+    if phase == "build":
+        words += ["--set", "build.reuse=false"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from keyelab.cli import main; main()", *words],
+        env={**os.environ, "KEYELAB_HOME": str(home), pause: "30"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    sign = {"build": "1 of ", "serve": "06_serve load"}[phase]
+    for line in process.stdout:
+        if sign in line:
+            break
+    time.sleep(0.5)
+    kernels = [
+        child
+        for child in psutil.Process(process.pid).children(recursive=True)
+        if "ipykernel_launcher" in " ".join(child.cmdline())
+    ]
+    assert len(kernels) == 1
+    kernels[0].kill()
+    rest = process.stdout.read()
+    process.stdout.close()
+    assert process.wait(60) == 138, rest
+    run = record(home)
+    entry = next(item for item in run["phases"] if item["phase"] == phase)
+    assert (run["status"], entry["failure"]["kind"]) == ("failed", "dead-kernel")
+    assert run_keyelab(home, "verify", "--target", "smoke").returncode == 0
+    assert "no server" in run_keyelab(home, "status").stdout
+
+    resumed = run_keyelab(home, *words, "--from", phase)
+    assert resumed.returncode == 0, resumed.stdout
+    assert record(home)["resumes"] == run["run_id"]
+    assert set(statuses(home)) <= {"passed", "warned"}
