@@ -31,7 +31,7 @@ sync: $(DEV) ## write notebooks/*.ipynb from their .py, keeping cell ids
 	$(BIN)/jupytext --to ipynb --update --update-metadata '{"jupytext": null}' notebooks/*.py
 
 bench: $(DEV) ## tests that measure time, as ratios inside one run
-	$(BIN)/python -m pytest tests/bench
+	$(BIN)/python -m pytest -m bench tests/bench
 
 clean: ## remove the environment, work/ and caches; records/ stay
 	rm -rf .venv work build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

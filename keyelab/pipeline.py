@@ -250,7 +250,6 @@ def summary(folder: Path) -> list[str]:
         if phase.failure:
             lines += [f"    {line}" for line in phase.failure.message.splitlines()]
             lines.append(f"    log: {shown(folder / phase.failure.log)}")
-    if any(phase.failure for phase in run.phases):
-        broken = next(phase.phase for phase in run.phases if phase.failure)
-        lines.append(f"resume: keyelab run --target {run.target} --from {broken}")
+    if resume := records.resume_command(run):
+        lines.append(f"resume: {resume}")
     return [*lines, f"record: {shown(folder / 'index.html')}"]

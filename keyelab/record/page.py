@@ -13,7 +13,7 @@ from pathlib import Path
 from keyelab.checks import Check
 from keyelab.files import redact, write_text
 from keyelab.record.cards import cell, diff_size
-from keyelab.record.run import PhaseRecord, Run
+from keyelab.record.run import PhaseRecord, Run, resume_command
 
 SPEED_COLUMNS = (
     ("task", "task"),
@@ -71,6 +71,7 @@ def index_html(run: Run, folder: Path) -> str:
         facts=facts,
         counts=sum(phase.status in ("passed", "warned") for phase in run.phases),
         attention=attention(run.phases),
+        resume=resume_command(run),
         failed=next((phase for phase in run.phases if phase.failure), None),
         frames=_picture(folder / "plots" / "07_video_test-frames.png"),
         plots=[

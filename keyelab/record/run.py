@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import subprocess
 from datetime import datetime, timezone
 from pathlib import Path
@@ -135,6 +136,18 @@ def overall(phases: list[PhaseRecord]) -> RunStatus:
         if status in found:
             return status
     return "passed" if "passed" in found else "warned"
+
+
+def resume_command(run: Run) -> str:
+    """What to type to go on from the phase that failed, with the settings of the run; '' if none."""
+    broken = next((phase.phase for phase in run.phases if phase.failure), None)
+    if broken is None:
+        return ""
+    words = list(run.command)
+    if "--from" in words:
+        place = words.index("--from")
+        del words[place : place + 2]
+    return shlex.join([*words, "--from", broken])
 
 
 def tool() -> Tool:

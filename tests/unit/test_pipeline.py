@@ -48,6 +48,7 @@ def test_a_failing_phase_stops_the_run_and_from_resumes_it(checkout: Any) -> Non
     broken, code = go()
     assert code == 1
     assert statuses(broken) == ["passed"] * 4 + ["failed"] + ["not run"] * 3
+    assert records.resume_command(records.load(broken)) == "keyelab run --from build"
     failure = records.load(broken).phases[4].failure
     assert failure is not None
     assert failure.message == "ValueError: no compiler"
