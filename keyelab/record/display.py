@@ -14,11 +14,14 @@ def markdown(text: str) -> None:
 
 def code(text: str, language: str, summary: str) -> None:
     """Show fenced text, folded under a summary when there is one."""
-    fence = "`" * max(3, _longest_run(text) + 1)
-    block = f"{fence}{language}\n{text.rstrip()}\n{fence}"
     if summary:
+        # one line: an empty one would end the HTML block, and some renderers close it at a fence
+        content = html.escape(text.rstrip()).replace("\n", "&#10;")
         head = f"<details><summary>{html.escape(summary)}</summary>"
-        block = f"{head}\n\n{block}\n\n</details>"
+        block = f"{head}<pre>{content}</pre></details>"
+    else:
+        fence = "`" * max(3, _longest_run(text) + 1)
+        block = f"{fence}{language}\n{text.rstrip()}\n{fence}"
     _show({"text/markdown": block, "text/plain": f"{summary}\n{text}" if summary else text})
 
 

@@ -200,7 +200,10 @@ def _resolved(phase: str, namespace: dict[str, Any]) -> parameters.Resolved[Any]
         if chosen and not (name in given and given[name][0] == value):
             explicit[name] = value
     where = "override" if injected is not None else "parameters cell"
-    return parameters.resolve(phase, target, explicit, where)
+    resolved = parameters.resolve(phase, target, explicit, where)
+    if resolved.values.run_dir:
+        resolved.sources["run_dir"] = "this run"
+    return resolved
 
 
 def _in_jupyterlab() -> bool:
