@@ -139,7 +139,7 @@ def overall(phases: list[PhaseRecord]) -> RunStatus:
 
 
 def resume_command(run: Run) -> str:
-    """What to type to go on from the phase that failed, with the settings of the run; '' if none."""
+    """What to type to go on from the failed phase with the run's settings; '' if none failed."""
     broken = next((phase.phase for phase in run.phases if phase.failure), None)
     if broken is None:
         return ""
