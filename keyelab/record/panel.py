@@ -26,7 +26,12 @@ def show_panel(step: Step) -> None:
         options=parameters.targets(), value=step.params.target, description="target"
     )
     switches = [
-        ipywidgets.Checkbox(value=getattr(step.params, name), description=name, indent=False)
+        ipywidgets.Checkbox(
+            value=getattr(step.params, name),
+            description=name,
+            indent=False,
+            layout={"width": "auto"},
+        )
         for name in ("dry_run", "verbose")
     ]
 

@@ -18,7 +18,7 @@ from keyelab.build.result import parse_version
 from keyelab.errors import KeyelabError
 from keyelab.facts import BuildFacts, FileFact, ModelFacts
 from keyelab.files import project_root, sha256_file
-from keyelab.serving import attest, command, flags, lifecycle, port, process, state
+from keyelab.serving import attest, command, lifecycle, port, process, state
 from keyelab.serving.command import ServerPlan
 from keyelab.serving.lifecycle import Place
 
@@ -83,11 +83,9 @@ def model() -> ModelFacts:
 
 @pytest.fixture
 def make_plan(build: BuildFacts, model: ModelFacts) -> Callable[..., ServerPlan]:
-    known = flags.of(Path(build.binaries["llama-server"].path), os.environ)
-
     def make(facts: ModelFacts | None = None, **given: Any) -> ServerPlan:
         values = params.Serve(threads=1, **given)
-        return command.make(values, build, facts or model, known, os.environ)
+        return command.make(values, build, facts or model, os.environ)
 
     return make
 
@@ -100,17 +98,17 @@ def place(tmp_path: Path) -> Iterator[Place]:
         process.stop(left)
 
 
-def ensure(plan: ServerPlan, place: Place) -> lifecycle.Served:
+def ensure(plan: ServerPlan, place: Place) -> state.ServerState:
     return lifecycle.ensure(plan, os.environ, place, 60, lambda *_: None)
 
 
 def test_server_is_started_proven_and_answers(make_plan: Any, place: Place) -> None:
     plan = make_plan(alias="two words")
-    served = ensure(plan, place)
-    seen = attest.look(served.state)
-    verdicts = {item.name: item.status for item in attest.checks(plan, served.state, seen)}
+    server = ensure(plan, place)
+    seen = attest.look(server)
+    verdicts = {item.name: item.status for item in attest.checks(plan, server, seen)}
     assert set(verdicts.values()) == {"ok"}
-    facts = attest.facts(plan, served.state, seen)
+    facts = attest.facts(plan, server, seen)
     assert facts.context_tokens == 4096
     assert facts.slots == 1
     question = {"model": "two words", "messages": [{"role": "user", "content": "Hello"}]}
@@ -125,13 +123,13 @@ def test_server_is_started_proven_and_answers(make_plan: Any, place: Place) -> N
 def test_log_holds_the_trace_lines_and_after_stop_the_memory_summary(
     make_plan: Any, place: Place
 ) -> None:
-    served = ensure(make_plan(), place)
-    log = Path(served.state.log)
+    server = ensure(make_plan(), place)
+    log = Path(server.log)
     assert "system_info" in log.read_text()
-    assert process.stop(served.state) == "interrupted"
+    assert process.stop(server) == "interrupted"
     assert "memory breakdown" in log.read_text().rsplit("cleaning up before exit", 1)[1]
-    assert port.is_free("127.0.0.1", served.state.port)
-    assert not state.is_running(served.state)
+    assert port.is_free("127.0.0.1", server.port)
+    assert not state.is_running(server)
 
 
 def test_killed_owner_leaves_a_server_that_is_adopted(
@@ -148,9 +146,8 @@ def test_killed_owner_leaves_a_server_that_is_adopted(
     )
     assert subprocess.run([sys.executable, owner], check=False).returncode == -9
     (left,) = state.all_states(place.workdir)
-    served = ensure(plan, place)
-    assert served.adopted
-    assert served.state.pid == left.pid
+    server = ensure(plan, place)
+    assert server.pid == left.pid
 
 
 def test_truncated_model_is_told_at_once(
@@ -176,7 +173,7 @@ def test_model_in_the_projectors_place_is_told(
 
 
 def test_port_of_another_program_is_refused_before_the_start(make_plan: Any, place: Place) -> None:
-    first = ensure(make_plan(), place).state
+    first = ensure(make_plan(), place)
     elsewhere = Place(place.workdir / "other", place.run_dir, place.log)
     with pytest.raises(KeyelabError, match=rf"llama-server \(pid {first.pid}\)"):
         ensure(make_plan(port=first.port), elsewhere)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -17,9 +18,10 @@ import pytest
 import requests
 
 from keyelab.errors import KeyelabError
-from keyelab.perf.client import find_task
-from keyelab.perf.summary import read_summary
-from keyelab.video import chat, frame, prompt, sample, tokens, verify
+from keyelab.params import VideoTest
+from keyelab.perf.reader import read_log
+from keyelab.perf.verify import find_task
+from keyelab.video import chat, frame, question, sample, verify
 from keyelab.video.clip import Story, make_clip
 from keyelab.video.frame import Frame
 from keyelab.video.probe import probe
@@ -27,7 +29,6 @@ from keyelab.video.probe import probe
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "keyelab" / "models" / "demo"
-QUESTION = "What happens in these pictures?"
 
 
 def find_server() -> Path:
@@ -69,15 +70,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 
 def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + 60
-    with chat.session_for(url) as session:
-        while time.monotonic() < deadline:
-            assert process.poll() is None, log.read_text(errors="replace")[-2000:]
-            try:
-                if session.get(url + "/health", timeout=2).ok:
-                    return
-            except requests.exceptions.ConnectionError:
-                pass
-            time.sleep(0.1)
+    while time.monotonic() < deadline:
+        assert process.poll() is None, log.read_text(errors="replace")[-2000:]
+        with contextlib.suppress(requests.exceptions.ConnectionError):
+            if requests.get(url + "/health", timeout=2).ok:
+                return
+        time.sleep(0.1)
     pytest.fail(f"the server was not ready after 60 s: {log.read_text(errors='replace')[-2000:]}")
 
 
@@ -85,12 +83,12 @@ def wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> N
 def ask(server: tuple[str, Path]) -> Callable[..., chat.Reply]:
     """Ask about frames as 07_video_test does."""
 
-    def question(frames: list[Frame], label: str = "Frame {number}:", **over: Any) -> chat.Reply:
-        fields = {"temperature": 0.1, "top_p": 0.001, "max_tokens": 64, **over}
-        body = chat.request_body(prompt.messages(frames, QUESTION, label), model="", **fields)
-        return chat.ask(server[0], body, timeout_s=60)
+    def put(frames: list[Frame], label: str = "Frame {number}:", **over: Any) -> chat.Reply:
+        params = VideoTest(frame_text=label, **{"max_tokens": 64, **over})
+        body = question.request(frames, params, model="")
+        return chat.ask(server[0], body, timeout_s=60, server_log=str(server[1]))
 
-    return question
+    return put
 
 
 def frames_of(folder: Path, story: Story, max_frames: int = 10) -> list[Frame]:
@@ -138,16 +136,12 @@ def test_swapped_colours_are_no_longer_red(tmp_path: Path, ask: Callable[..., ch
 
 
 def test_frames_merged_by_the_server_show_in_the_tokens(
-    tmp_path: Path, server: tuple[str, Path], ask: Callable[..., chat.Reply]
+    tmp_path: Path, ask: Callable[..., chat.Reply]
 ) -> None:
     frames = frames_of(tmp_path, Story())
-    verdicts = []
-    for label in ("Frame {number}:", ""):
-        used = ask(frames, label).usage["prompt_tokens"]
-        text = tokens.text_tokens(server[0], prompt.messages(frames, QUESTION, label))
-        each = tokens.tokens_per_frame(used, text, len(frames))
-        verdicts.append(verify.vision_check(frames, each).status)
-    assert verdicts == ["ok", "warned"]
+    labels = ("Frame {number}:", "")
+    used = [ask(frames, label).usage["prompt_tokens"] for label in labels]
+    assert [verify.vision_check(frames, n).status for n in used] == ["ok", "warned"]
 
 
 def test_an_answer_cut_by_the_limit_is_seen(tmp_path: Path, ask: Callable[..., chat.Reply]) -> None:
@@ -166,7 +160,7 @@ def test_the_servers_log_tells_the_same_story(
     tmp_path: Path, server: tuple[str, Path], ask: Callable[..., chat.Reply]
 ) -> None:
     reply = ask(frames_of(tmp_path, Story("white", "square", "left"), 6))
-    task = find_task(read_summary(server[1]), reply.timings)
+    task = find_task(read_log(server[1]), reply.timings)
     assert task is not None
     assert task.images == 6
     assert task.context_tokens == reply.usage["prompt_tokens"]
