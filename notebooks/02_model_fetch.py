@@ -47,7 +47,7 @@ model_sha256: str = ""  # expected digest, hex; empty records it only
 mmproj_sha256: str = ""  # expected digest, hex; empty records it only
 
 # %%
-from keyelab.models import digest, fetch, header, pairing, plan, shards
+from keyelab.models import digest, fetch, header, pairing
 from keyelab.record import nb
 
 step = nb.begin("model_fetch", globals())
@@ -55,14 +55,13 @@ step = nb.begin("model_fetch", globals())
 # %% [markdown]
 # ## Preflight
 #
-# What is there, what has to come, and whether the disk has room for it. A hub is asked for the
-# sizes and digests of the files first. An unfinished download next to a file (`.incomplete`,
-# `.part`) is refused: a file that is still growing can pass for a whole one.
+# What is there, what has to come, and whether the disk has room for it: too little stops here. A
+# hub is asked for the sizes and digests of the files first. An unfinished download next to a file
+# (`.incomplete`, `.part`) is refused: a file that is still growing can pass for a whole one.
 
 # %%
-todo = plan.make(step.params, step.workdir, step.environment())
-step.table(plan.rows(todo))
-step.add_checks([plan.space_check(todo)])
+todo = fetch.plan(step.params, step.workdir, step.environment())
+step.table(fetch.rows(todo))
 
 # %% [markdown]
 # This is the download, as you would type it. For ModelScope the files are named with `--include`
@@ -70,7 +69,7 @@ step.add_checks([plan.space_check(todo)])
 # that are listed one by one.
 
 # %%
-step.code(plan.command_line(todo))
+step.code(fetch.command_line(todo))
 
 # %% [markdown]
 # ## Do
@@ -95,8 +94,7 @@ if not step.dry_run:
 if not step.dry_run:
     model = header.read(todo.model, "model")
     mmproj = header.read(todo.mmproj, "mmproj")
-    shards.require_whole(model)
-    pairing.require_roles(model, mmproj)
+    pairing.require_pair(model, mmproj)
     step.table(pairing.rows(model, mmproj))
 
 # %% [markdown]
@@ -117,10 +115,10 @@ if not step.dry_run:
 
 # %%
 if not step.dry_run:
-    known = digest.expected(step.params, todo)
+    known = digest.expected(step.params, todo.folder)
     with step.progress("sha256") as bar:
-        files = digest.read(todo, bar)
-    step.table(digest.rows(files, known))
+        files = digest.read(todo.model, todo.mmproj, bar)
+    step.table([file.model_dump() for file in files.values()])
     step.add_checks(digest.checks(files, known))
 
 # %% [markdown]

@@ -1,9 +1,11 @@
-"""A GGUF header, read value by value, so that damage can say where it stands.
+"""A GGUF header, read value by value.
 
 Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Tensor types and their sizes
-come from the `gguf` package. Its own GGUFReader is no help with a bad file: it gives up on cut
-weights without naming them and does not end on a damaged length.
+come from the `gguf` package.
 """
+
+# gguf 0.19's GGUFReader names no cut tensor ("cannot reshape array of size 240"), loops over a
+# damaged array length, and took 7.2 s, not 0.3 s, for a header with 152,000 tokens
 
 from __future__ import annotations
 
@@ -11,19 +13,11 @@ import math
 import os
 import struct
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, BinaryIO
 
-from keyelab.errors import KeyelabError
-from keyelab.files import shown
-
-_VERSIONS = (2, 3)
-_MAX_DIMENSIONS = 4  # GGML_MAX_DIMS
 _MAX_VALUE_BYTES = 2**30  # a longer one is damage, not a vocabulary
-_SCALARS = "BbHhIif?"  # struct codes of value types 0 to 7
 _STRING, _ARRAY = 8, 9
-_WIDE = {10: "Q", 11: "q", 12: "d"}
-_CODES: dict[int, str] = {**dict(enumerate(_SCALARS)), **_WIDE}
+_CODES = {**dict(enumerate("BbHhIif?")), 10: "Q", 11: "q", 12: "d"}
 
 
 @dataclass(frozen=True)
@@ -38,116 +32,65 @@ class Tensor:
 
 
 class Reader:
-    """Takes values from an open file and knows where it stands."""
+    """Takes values from an open file; its position is where damage stands."""
 
-    def __init__(self, path: Path, stream: BinaryIO) -> None:
-        self.path = path
+    def __init__(self, stream: BinaryIO) -> None:
         self.stream = stream
         self.size_bytes = os.fstat(stream.fileno()).st_size
-        self.at = 0
-        self.part = "the first 24 bytes"
 
-    def content(self) -> tuple[int, dict[str, Any], tuple[Tensor, ...]]:
-        """Version, key-values and tensors; raises KeyelabError for a cut or damaged header."""
-        self._take(4)
-        (version,) = self._unpack("I")
-        if version not in _VERSIONS:
-            swapped = version & 0xFFFF == 0
-            found = "big-endian byte order" if swapped else f"version {version}"
-            raise self._damaged(f"{found} (expected GGUF version 2 or 3, little-endian)")
-        tensor_count, value_count = self._unpack("QQ")
-        values: dict[str, Any] = {}
-        for number in range(value_count):
-            self.part = f"key {number + 1} of {value_count}"
-            key = self._string()
-            if key in values:
-                raise self._damaged(f"the key {key!r} twice")
-            self.part = f"the value of {key[:80]!r}"
-            values[key] = self._value(*self._unpack("I"))
-        return version, values, self._tensors(tensor_count, values)
-
-    def _tensors(self, count: int, values: dict[str, Any]) -> tuple[Tensor, ...]:
+    def content(self) -> tuple[dict[str, Any], tuple[Tensor, ...]]:
+        """Key-values and tensors; raises ValueError for a cut or damaged header."""
+        _, version = self._numbers("I", 2)
+        if version not in (2, 3):
+            raise ValueError(f"version {version} (2 and 3 are read, little-endian)")
+        tensor_count, value_count = self._numbers("Q", 2)
+        values = {self._string(): self._value() for _ in range(value_count)}
+        tensors = [self._tensor() for _ in range(tensor_count)]
         align = values.get("general.alignment", 32)
-        if type(align) is not int or align < 1 or align & (align - 1):
-            raise self._damaged(f"general.alignment {align!r} (expected a power of two)")
-        rows = []
-        for number in range(count):
-            self.part = f"tensor {number + 1} of {count}"
-            rows.append(self._tensor())
-        start = -(-self.at // align) * align
-        expected = 0
-        for tensor in rows:
-            if tensor.offset_bytes != expected:
-                raise self._damaged(
-                    f"tensor {tensor.name} at offset {tensor.offset_bytes} (expected {expected})"
-                )
-            expected += -(-tensor.size_bytes // align) * align
-        return tuple(replace(t, offset_bytes=start + t.offset_bytes) for t in rows)
+        if not isinstance(align, int) or align < 1:
+            raise ValueError(f"general.alignment {align!r}")
+        start = -(-self.stream.tell() // align) * align
+        return values, tuple(replace(t, offset_bytes=start + t.offset_bytes) for t in tensors)
 
     def _tensor(self) -> Tensor:
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
         name = self._string()
-        self.part += f" ({name[:80]})"
-        (dimensions,) = self._unpack("I")
-        if dimensions > _MAX_DIMENSIONS:
-            raise self._damaged(f"{dimensions} dimensions (expected at most {_MAX_DIMENSIONS})")
-        shape = self._unpack(f"{dimensions}Q")
-        number, offset = self._unpack("IQ")
-        try:
-            kind = GGMLQuantizationType(number)
-        except ValueError:
-            raise self._damaged(
-                f"tensor type {number}, which this gguf package does not know"
-            ) from None
+        (dimensions,) = self._numbers("I")
+        shape = self._numbers("Q", dimensions)
+        (number,) = self._numbers("I")
+        (offset,) = self._numbers("Q")
+        kind = GGMLQuantizationType(number)
         block, block_bytes = GGML_QUANT_SIZES[kind]
-        if (shape[0] if shape else 1) % block:
-            raise self._damaged(
-                f"{shape[0]} columns of {kind.name} (expected a multiple of {block})"
-            )
-        size = math.prod(shape) // block * block_bytes
-        return Tensor(name, shape, str(kind.name), offset, size)
+        return Tensor(name, shape, str(kind.name), offset, math.prod(shape) // block * block_bytes)
 
-    def _value(self, kind: int) -> Any:
+    def _value(self) -> Any:
+        (kind,) = self._numbers("I")
         if kind == _STRING:
             return self._string()
-        if kind in _CODES:
-            return self._unpack(_CODES[kind])[0]
         if kind != _ARRAY:
-            raise self._damaged(f"value type {kind} (expected 0 to 12)")
-        item, count = self._unpack("IQ")
+            return self._scalars(kind, 1)[0]
+        (item,) = self._numbers("I")
+        (count,) = self._numbers("Q")
         if item == _STRING:
             return tuple(self._string() for _ in range(count))
-        if item not in _CODES:
-            raise self._damaged(f"an array of value type {item}")
-        width = struct.calcsize("<" + _CODES[item])
-        return struct.unpack(f"<{count}{_CODES[item]}", self._take(count * width))
+        return self._scalars(item, count)
+
+    def _scalars(self, kind: int, count: int) -> tuple[Any, ...]:
+        if kind not in _CODES:
+            raise ValueError(f"value type {kind}")
+        return self._numbers(_CODES[kind], count)
 
     def _string(self) -> str:
-        return self._take(*self._unpack("Q")).decode("utf-8", errors="replace")
+        (length,) = self._numbers("Q")
+        return self._take(length).decode("utf-8", errors="replace")
 
-    def _unpack(self, codes: str) -> tuple[Any, ...]:
-        return struct.unpack("<" + codes, self._take(struct.calcsize("<" + codes)))
+    def _numbers(self, code: str, count: int = 1) -> tuple[Any, ...]:
+        content = self._take(count * struct.calcsize(f"<{code}"))
+        return struct.unpack(f"<{count}{code}", content)
 
     def _take(self, count: int) -> bytes:
-        left = self.size_bytes - self.at
-        if count > left:
-            raise KeyelabError(
-                f"expected {count} bytes for {self.part} at byte {self.at} of {shown(self.path)}, "
-                f"found {left}: the header is cut off (or damaged)",
-                f"remove the file and download it again: rm {shown(self.path)}",
-            )
-        if count > _MAX_VALUE_BYTES:
-            raise self._damaged(f"a length of {count} bytes")
-        content = self.stream.read(count)
-        if len(content) != count:
-            raise self._damaged("a file that changes while it is read")
-        self.at += count
-        return content
-
-    def _damaged(self, found: str) -> KeyelabError:
-        return KeyelabError(
-            f"expected a sound GGUF header in {shown(self.path)}, found {found} in {self.part}",
-            "compare its digest with the source's: sha256sum; a newer format may need "
-            "pip install -U gguf",
-        )
+        at = self.stream.tell()
+        if count > min(self.size_bytes - at, _MAX_VALUE_BYTES):
+            raise ValueError(f"{count} bytes wanted, the file has {self.size_bytes}")
+        return self.stream.read(count)

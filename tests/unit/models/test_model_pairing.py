@@ -10,9 +10,9 @@ import pytest
 from keyelab.checks import Check
 from keyelab.errors import KeyelabError
 from keyelab.facts import FileFact
-from keyelab.models import pairing, shards
+from keyelab.models import pairing
+from keyelab.models.fetch import PACKAGED
 from keyelab.models.header import read
-from keyelab.models.plan import PACKAGED
 
 MakeGguf = Callable[..., Path]
 
@@ -49,24 +49,15 @@ def test_a_width_that_is_not_told_is_unknown(text_model: MakeGguf, projector: Ma
     assert (item.status, item.found) == ("unknown", "unknown")
 
 
-def test_swapped_files_are_told_apart(text_model: MakeGguf, projector: MakeGguf) -> None:
+def test_swapped_files_and_two_of_a_kind_are_refused(
+    text_model: MakeGguf, projector: MakeGguf
+) -> None:
     model, mmproj = read(text_model()), read(projector())
-    pairing.require_roles(model, mmproj)
-    with pytest.raises(KeyelabError, match="the two are swapped") as caught:
-        pairing.require_roles(mmproj, model)
-    assert caught.value.hint == "set model_file: model.gguf, mmproj_file: mmproj.gguf"
-
-
-def test_a_projector_as_model_is_refused(projector: MakeGguf) -> None:
-    mmproj = read(projector())
-    with pytest.raises(KeyelabError, match="expected a text model in model_file"):
-        pairing.require_roles(mmproj, mmproj)
-
-
-def test_a_model_as_projector_is_refused(text_model: MakeGguf) -> None:
-    model = read(text_model())
-    with pytest.raises(KeyelabError, match=r"expected a projector .* found architecture qwen3moe"):
-        pairing.require_roles(model, model)
+    pairing.require_pair(model, mmproj)
+    for first, second in ((mmproj, model), (mmproj, mmproj), (model, model)):
+        found = f"found {first.architecture} in .* and {second.architecture} in"
+        with pytest.raises(KeyelabError, match=found):
+            pairing.require_pair(first, second)
 
 
 def test_an_unknown_architecture_warns_and_points_at_the_build(
@@ -80,12 +71,9 @@ def test_an_unknown_architecture_warns_and_points_at_the_build(
     assert found["projector fits the model"].status == "ok"
 
 
-def test_a_projector_without_a_type_is_from_an_old_converter(
-    text_model: MakeGguf, projector: MakeGguf
-) -> None:
+def test_a_projector_without_a_type_fails(text_model: MakeGguf, projector: MakeGguf) -> None:
     item = verdicts(text_model(), projector(kind=None))["projector type"]
-    assert item.status == "failed"
-    assert "old converter" in item.remedy
+    assert (item.status, item.found) == ("failed", "none")
 
 
 def test_a_model_without_a_chat_template_warns(text_model: MakeGguf, projector: MakeGguf) -> None:
@@ -105,8 +93,8 @@ def test_facts_hold_what_the_headers_say(text_model: MakeGguf, projector: MakeGg
     assert (facts.quantization, facts.parameters) == ("BF16", 1024)
     assert facts.chat_template
     untold = read(text_model(name="untold.gguf", qwen3moe__context_length=None))
-    with pytest.raises(KeyelabError, match="context_length"):
-        pairing.facts(untold, mmproj, files, "path")
+    with pytest.raises(KeyelabError, match=r"number qwen3moe.context_length"):
+        pairing.rows(untold, mmproj)
 
 
 def test_the_table_says_unknown_for_what_is_not_told(
@@ -118,16 +106,12 @@ def test_the_table_says_unknown_for_what_is_not_told(
     assert by_fact["parameters"]["model"] == "1,024"
 
 
-def test_a_part_of_a_split_model_names_what_belongs_together(text_model: MakeGguf) -> None:
+def test_a_part_of_a_split_model_gives_the_command_that_merges(
+    text_model: MakeGguf, projector: MakeGguf
+) -> None:
     first = text_model(name="keye-00001-of-00003.gguf", split__no=0, split__count=3)
-    text_model(name="keye-00003-of-00003.gguf")
-    with pytest.raises(KeyelabError) as caught:
-        shards.require_whole(read(first))
-    assert "part 1 of 3" in caught.value.message
-    assert "not there: keye-00002-of-00003.gguf" in caught.value.message
+    with pytest.raises(KeyelabError, match="found one of 3 parts") as caught:
+        pairing.require_pair(read(first), read(projector()))
     assert "llama-gguf-split --merge" in caught.value.hint
-
-
-def test_a_whole_model_passes_the_split_check(text_model: MakeGguf) -> None:
-    shards.require_whole(read(text_model()))
-    shards.require_whole(read(text_model(name="one.gguf", split__no=0, split__count=1)))
+    whole = read(text_model(name="one.gguf", split__no=0, split__count=1))
+    pairing.require_pair(whole, read(projector(name="other.gguf")))
