@@ -16,8 +16,8 @@
 # %% [markdown]
 # ## Time, risk and rollback
 #
-# Seconds. The toolkit is only read; the copies go to `workdir/overlays/<digest>/include`. To undo
-# it, remove that folder: since nothing else was changed, nothing else has to be put back.
+# Seconds. The toolkit is only read; the copies go to `workdir/overlays/<digest>`. To undo it, remove
+# that folder: since nothing else was changed, nothing else has to be put back.
 #
 # The published recipe edits the file below `/opt/dtk` instead. That works too, but for every other
 # program on the machine as well, it needs root, and an update of the DTK takes it away unseen.
@@ -36,8 +36,12 @@ verbose: bool = False  # show more of what the tools print
 headers_root: str = ""  # toolkit whose headers are read; empty skips
 
 # %%
-from keyelab.facts import EnvFacts
-from keyelab.patching import headers, overlay, proof, recipe, summary
+from keyelab.facts import EnvFacts, HeaderFacts
+from keyelab.files import sha256_file, sha256_tree, shown
+from keyelab.patching import headers
+from keyelab.patching.apply import apply_plan, digest_checks
+from keyelab.patching.recipe import header_rules
+from keyelab.patching.verify import post_conditions
 from keyelab.record import nb
 
 step = nb.begin("header_fixes", globals())
@@ -58,46 +62,54 @@ step = nb.begin("header_fixes", globals())
 # lines, written for this workbook, that holds these two constructs and nothing of a vendor's.
 
 # %%
-rules = recipe.header_rules()
-step.table(summary.reasons(rules))
+rules = header_rules()
+reasons = [{"rule": rule.id, **rule.why.model_dump()} for rule in rules]
+step.table(reasons, ["rule", "symptom", "cause", "article"])
 
 # %%
-wanted = overlay.plan_headers(headers.root(step.params), rules)
-step.say(headers.summary(wanted))
-for outcome in wanted.outcomes:
-    step.diff(outcome.diff, f"header-{outcome.rule.id}.diff")
+plan, reason = headers.plan_headers(step.params.headers_root, rules)
+if plan is None:
+    step.say(f"Nothing to correct: {reason}.")
+else:
+    original_sha256 = sha256_tree(plan.tree)
+    step.say(f"Headers to correct, below `{shown(plan.tree)}`:")
+    step.table({"header": f, "sha256": sha256_file(plan.tree / f)} for f in plan.after)
+    for outcome in plan.outcomes:
+        if outcome.diff:
+            step.diff(outcome.diff, f"header-{outcome.rule.id}.diff")
 
 # %% [markdown]
 # ## Do
 #
-# The changed headers are copied with the correction, and so are the headers that include them: a
-# quoted `#include` is looked up beside the file that names it, so a corrected header alone would
-# never be found from there.
+# The folder `hip` is copied whole, with the corrections in it: a quoted `#include` is looked up
+# beside the file that names it, so a corrected header alone would never be found from its
+# neighbours, nor they from it.
 
 # %%
-include = None
-if wanted.plan and not step.dry_run:
-    include = overlay.make_overlay(wanted, step.workdir)
-    step.table(headers.rows(wanted, include))
+applied = None
+if plan and not step.dry_run:
+    applied = apply_plan(plan, step.workdir / "overlays", headers.FOLDER)
+    include = applied.tree.parent
+    step.say(f"Corrected headers, to be searched first: `{shown(include)}`.")
 
 # %% [markdown]
 # ## Verify
 #
-# The originals must have the digests that they were read with, and the copies must hold what the
-# rules promise. Where the specimen was read, the host's C++ compiler is the judge: its probe
-# declares `__any`, defines ggml's macro, includes the header, and has to fail with the original and
-# compile with the overlay. g++ and clang for x86-64 know both constraint letters, so the first
-# correction is shown by its text only.
+# The copy must have the digest that was computed from the plan, the original must have the one that
+# it was read with, and the copies must hold what the rules promise. Where the specimen was read, the
+# host's C++ compiler is the judge: its probe declares `__any`, defines ggml's macro, includes the
+# header, and has to fail with the original and compile with the copy. g++ and clang for x86-64 know
+# both constraint letters, so the first correction is shown by its text only.
 
 # %%
-if include:
-    step.add_checks(headers.checks(wanted, include, rules))
+if applied:
+    step.add_checks(digest_checks(plan, applied, original_sha256))
+    step.add_checks(post_conditions(applied.tree, rules))
 
 # %%
-probe = headers.specimen_probe(wanted)
-if include and probe:
+if applied and headers.has_probe(plan.tree):
     compiler = step.facts("env_check", EnvFacts).cxx or "c++"
-    step.add_checks(proof.overlay_checks(compiler, probe, wanted, include, step.log()))
+    step.add_checks([headers.probe_check(plan.tree.parent, include, compiler, step.log())])
 
 # %% [markdown]
 # ## Result and next step
@@ -107,4 +119,7 @@ if include and probe:
 # ggml, so this overlay is the second of two locks: it also serves trees without that patch.
 
 # %%
-step.finish(headers.facts(wanted, include))
+overlay = shown(include) if applied else ""
+files = [f"{headers.FOLDER}/{file}" for file in plan.after] if applied else []
+facts = HeaderFacts(overlay=overlay, files=files, reason=reason)
+step.finish(None if step.dry_run else facts)

@@ -15,9 +15,9 @@
 # %% [markdown]
 # ## Time, risk and rollback
 #
-# About ten seconds with the archive on disk; the download is 35 MB. The pristine tree stays under
-# `workdir/sources/<digest>`; the patched one is a copy beside it, made whole or not at all. A tree
-# given as a path is copied too, never edited.
+# About ten seconds with the archive on disk; the download is 35 MB. The pristine tree stays in
+# `workdir/sources`, in a folder named by its digest; the patched one is a copy beside it, named by
+# its own and made whole or not at all. A tree given as a path is copied too, never edited.
 #
 # To undo it, remove the patched copy. That the edits can be taken back exactly is shown below on a
 # scratch copy, by digest.
@@ -48,11 +48,12 @@ source_path: str = ""  # path: an existing tree; it is copied, never edited
 recipe: str = "k100ai"  # series in patches/recipes.yaml; empty applies none
 
 # %%
-from keyelab.patching import source as sources
-from keyelab.patching import summary
-from keyelab.patching.apply import apply_plan
+from keyelab.facts import SourceFacts
+from keyelab.files import shown
+from keyelab.patching.apply import apply_plan, digest_checks
 from keyelab.patching.plan import make_plan
-from keyelab.patching.recipe import load_series
+from keyelab.patching.recipe import load_recipe
+from keyelab.patching.source import in_cache, obtain
 from keyelab.patching.verify import verify
 from keyelab.record import nb
 
@@ -73,9 +74,10 @@ step = nb.begin("source_patch", globals())
 # 12 of 23 cases and SOFT_MAX in 42 of 214. The last column says where each form goes wrong.
 
 # %%
-series = load_series(step.params.recipe)
-step.say(summary.about(series))
-step.table(summary.reasons(series.rules))
+series = load_recipe(step.params.recipe)
+step.say(str(series))
+reasons = [{"rule": rule.id, **rule.why.model_dump()} for rule in series.rules]
+step.table(reasons, ["rule", "symptom", "cause", "article"])
 
 # %% [markdown]
 # ## Do
@@ -86,11 +88,11 @@ step.table(summary.reasons(series.rules))
 
 # %%
 if step.dry_run:
-    tree = sources.in_cache(step.params, step.workdir)
+    source = in_cache(step.params, step.workdir)
 else:
     with step.progress("source") as bar:
-        tree = sources.obtain(step.params, step.workdir, bar, step.log())
-step.table(sources.rows(tree))
+        source = obtain(step.params, step.workdir, bar, step.log())
+step.say(str(source) if source else "Not in the cache, and a dry run fetches nothing.")
 
 # %% [markdown]
 # Then the plan: every rule is tried in memory, each on what the ones before it leave. A rule names
@@ -98,49 +100,62 @@ step.table(sources.rows(tree))
 # series stops here and nothing is written. *applied* means that the tree has the edit already.
 
 # %%
-plan = make_plan(tree.tree, series.rules) if tree else None
-step.table(summary.states(plan))
+plan = make_plan(source.tree, series.rules) if source else None
+outcomes = plan.outcomes if plan else ()
+step.table(outcome.row() for outcome in outcomes)
 
 # %% [markdown]
 # One unified diff a rule. They are kept in the run folder's `patches/` and can be applied elsewhere
 # in their order with `git apply` or `patch -p1`.
 
 # %%
-for number, outcome in enumerate(plan.outcomes if plan else [], 1):
+for number, outcome in enumerate(outcomes, 1):
     if outcome.diff:
         step.diff(outcome.diff, f"{number:02d}-{outcome.rule.id}.diff")
 
 # %%
 applied = None
 if plan and not step.dry_run:
-    applied = apply_plan(plan, series.name, tree.sha256)
-    state = "already applied, nothing to do" if applied.already else "applied"
-    step.say(f"Recipe `{series.name}`: {state}. Tree `{applied.sha256[:16]}`.")
+    applied = apply_plan(plan, step.workdir / "sources")
+    state = "there already, nothing to do" if applied.already else "made now"
+    step.say(f"Patched tree `{applied.sha256}` in `{shown(applied.tree)}`, {state}.")
 
 # %% [markdown]
 # ## Verify
 #
 # Three proofs. The digest of the patched tree was computed from the plan before anything was
 # written, and the tree on disk has to have it. A scratch copy with the edits taken back has to be
-# byte-identical with the pristine tree. And a look at all of ggml's kernels, not only at the edited
+# byte-identical with the pristine tree, which nothing has touched. And a look at all of ggml's kernels, not only at the edited
 # lines: no constant launch above the limit, no kernel compiled for another size than it is started
 # with, and what each rule promises.
 
 # %%
 if applied:
-    step.add_checks(summary.digest_checks(tree, plan, applied))
+    step.add_checks(digest_checks(plan, applied, source.sha256))
 
 # %%
-if applied and series.recipe:
-    step.add_checks(verify(applied.tree, series.rules, series.recipe.block_limit))
+if applied:
+    step.add_checks(verify(applied.tree, series.rules, series.block_limit))
 
 # %% [markdown]
 # ## Result and next step
 #
 # What this does not prove is speed or correctness on the card: for that 05_build runs ggml's own
-# test-backend-ops where it builds for a GPU. A CPU build compiles none of the changed files; the
-# recipe is applied on `cpu-demo` so that its diff can be read. Quantized weights are not covered:
-# use BF16 or F16 files.
+# test-backend-ops where it builds for a GPU. The patched b10019 passes that suite on one NVIDIA H200
+# (flash attention compiled out); it has not been run on a K100_AI: see `patches/README.md`. A CPU
+# build compiles none of the changed files; the recipe is applied on `cpu-demo` so that its diff can
+# be read. Quantized weights are not covered: use BF16 or F16 files.
 
 # %%
-step.finish(summary.facts(tree, series, plan, applied) if applied else None)
+facts = None
+if applied:
+    facts = SourceFacts(
+        tree=shown(applied.tree),
+        origin=source.origin,
+        version=source.version,
+        recipe=step.params.recipe,
+        base_sha256=source.sha256,
+        tree_sha256=applied.sha256,
+        patches=[outcome.fact() for outcome in outcomes if outcome.state != "not needed"],
+    )
+step.finish(facts)

@@ -1,4 +1,4 @@
-"""Applying a plan and taking it back: a patched copy beside the pristine tree, proven by digest."""
+"""Applying a plan and taking it back: a patched copy named by its digest, proven by it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from keyelab.checks import Check, check
 from keyelab.errors import KeyelabError
 from keyelab.files import sha256_tree, shown
 from keyelab.patching.plan import Plan
@@ -22,47 +23,28 @@ class Applied:
     already: bool
 
 
-def patched_folder(plan: Plan, recipe: str, base_sha256: str) -> Path:
-    """Where the patched copy stands: <base12>-<recipe>-<plan12> beside the pristine tree."""
-    if not plan.after:
-        return plan.tree
-    return plan.tree.parent / f"{base_sha256[:12]}-{recipe}-{plan.digest[:12]}"
+def apply_plan(plan: Plan, store: Path, inner: str = "") -> Applied:
+    """Make the patched copy of the plan's tree: store/<digest12>/<inner>.
 
-
-def apply_plan(plan: Plan, recipe: str, base_sha256: str) -> Applied:
-    """Make the patched copy of the plan's tree; the tree itself is never written.
-
-    The copy appears whole, under its name, or not at all. Raises DoesNotFit when a rule does not
-    fit, KeyelabError when the copy's digest is not the planned one.
+    The tree itself is never written; the copy appears whole or not at all. Raises DoesNotFit when
+    a rule does not fit, KeyelabError when the copy's digest is not the planned one.
     """
-    plan.require()
-    target = patched_folder(plan, recipe, base_sha256)
-    expected = plan.tree_sha256()
-    if not plan.after or target.exists():
-        found = sha256_tree(target)
-        if found != expected:
-            raise KeyelabError(
-                f"expected tree {expected[:12]} in {shown(target)}, found {found[:12]}: "
-                "it was edited after it was made",
-                f"keep your edits elsewhere, then: rm -r {shown(target)}",
-            )
-        return Applied(target, found, already=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
-    try:
-        shutil.copytree(plan.tree, partial / "tree", symlinks=True)
+    expected = plan.require().tree_sha256()
+    home = store / expected[:12]
+    tree = home / inner
+    if home.exists():
+        hint = f"keep your edits elsewhere, then: rm -r {shown(home)}"
+        return Applied(tree, require_digest(tree, expected, hint), already=True)
+    store.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".partial-", dir=store) as partial:
+        copy = Path(partial) / "home" / inner
+        shutil.copytree(plan.tree, copy, symlinks=True)
         for file, content in plan.after.items():
-            _write(partial / "tree" / file, content)
-        found = sha256_tree(partial / "tree")
-        if found != expected:
-            raise KeyelabError(
-                f"expected tree {expected[:12]} after patching, found {found[:12]}: "
-                f"{shown(plan.tree)} changed meanwhile",
-                "run this phase again",
-            )
-        (partial / "tree").rename(target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return Applied(target, found, already=False)
+            _write(copy / file, content)
+        hint = f"{shown(plan.tree)} changed meanwhile: run this phase again"
+        found = require_digest(copy, expected, hint)
+        (Path(partial) / "home").rename(home)
+    return Applied(tree, found, already=False)
 
 
 def revert(tree: Path, base: Path, files: Iterable[str]) -> str:
@@ -72,24 +54,43 @@ def revert(tree: Path, base: Path, files: Iterable[str]) -> str:
     """
     for file in files:
         _write(tree / file, (base / file).read_bytes())
-    found, expected = sha256_tree(tree), sha256_tree(base)
+    return require_digest(tree, sha256_tree(base), f"diff -r {shown(base)} {shown(tree)}")
+
+
+def digest_checks(plan: Plan, applied: Applied, base_sha256: str) -> list[Check]:
+    """The copy is the planned one, the original is untouched, and the way back is exact.
+
+    The way back is walked on a scratch copy.
+    """
+    with tempfile.TemporaryDirectory(prefix=".revert-", dir=applied.tree.parent) as scratch:
+        copy = Path(scratch) / "tree"
+        shutil.copytree(applied.tree, copy, symlinks=True)
+        back = revert(copy, plan.tree, plan.after)
+    return [
+        check(
+            name,
+            found == expected,
+            expected=expected[:16],
+            found=found[:16],
+            remedy=f"something else edits {shown(plan.tree.parent)}: run this phase again",
+        )
+        for name, found, expected in (
+            ("patched copy is the planned one", applied.sha256, plan.tree_sha256()),
+            ("original is untouched", sha256_tree(plan.tree), base_sha256),
+            ("revert is byte-identical", back, base_sha256),
+        )
+    ]
+
+
+def require_digest(tree: Path, expected: str, hint: str) -> str:
+    """The digest of `tree`, which has to be `expected`."""
+    found = sha256_tree(tree)
     if found != expected:
         raise KeyelabError(
-            f"expected tree {expected[:12]} after the revert of {shown(tree)}, found {found[:12]}: "
-            "other files were edited too",
-            f"diff -r {shown(base)} {shown(tree)}",
+            f"expected tree {expected[:12]} in {shown(tree)}, found {found[:12]}: it was edited",
+            hint,
         )
     return found
-
-
-def reverted_copy(tree: Path, base: Path, files: Iterable[str]) -> str:
-    """Revert a scratch copy of `tree`, remove the copy and return the digest it reached."""
-    scratch = Path(tempfile.mkdtemp(prefix=".revert-", dir=tree.parent))
-    try:
-        shutil.copytree(tree, scratch / "tree", symlinks=True)
-        return revert(scratch / "tree", base, files)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,71 +1,84 @@
-"""What 03_header_fixes shows, checks and leaves as facts."""
+"""Toolkit headers that stop the compiler: found, and corrected in a copy that is searched first.
+
+The toolkit is only read. The copy holds the whole folder hip/, since a quoted include is looked
+up beside the file that includes it.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from keyelab.checks import Check, check
-from keyelab.facts import HeaderFacts
-from keyelab.files import located, sha256_file, shown
-from keyelab.params import HeaderFixes
-from keyelab.patching.overlay import HeaderPlan, untouched
+from keyelab.errors import KeyelabError
+from keyelab.files import located, shown
+from keyelab.patching.plan import DoesNotFit, Plan, make_plan
 from keyelab.patching.rule import Rule
-from keyelab.patching.verify import post_conditions
+from keyelab.shell import run
+
+FOLDER = "hip"
+_PLACES = ("include", "hip/include", ".")
 
 
-def root(params: HeaderFixes) -> Path | None:
-    """The toolkit root of the parameters; None when there is none."""
-    return located(params.headers_root) if params.headers_root else None
+def plan_headers(headers_root: str, rules: Sequence[Rule]) -> tuple[Plan | None, str]:
+    """The plan for the folder hip/ of a toolkit, or None and the reason why there is none.
+
+    Raises KeyelabError when the root is not there, DoesNotFit when a rule does not fit.
+    """
+    if not headers_root:
+        return None, "no toolkit headers on this target"
+    root = located(headers_root)
+    if not root.is_dir():
+        raise KeyelabError(
+            f"expected a toolkit folder at {shown(root)}, found none",
+            "set header_fixes.headers_root to the toolkit's root, or to '' where there is none",
+        )
+    first = rules[0].applies_to[0]
+    folders = [root / place / FOLDER for place in _PLACES]
+    folder = next((folder for folder in folders if (folder / first).is_file()), None)
+    if folder is None:
+        return None, f"{shown(root)} has no {FOLDER}/{first}"
+    try:
+        plan = make_plan(folder, rules).require()
+    except DoesNotFit as error:
+        raise DoesNotFit(
+            error.message,
+            "set header_fixes.headers_root to '': with the rule softmax-no-cooperative-groups "
+            "ggml does not include this header",
+        ) from None
+    return (plan, "") if plan.after else (None, f"the headers of {shown(root)} need no correction")
 
 
-def summary(wanted: HeaderPlan) -> str:
-    """One markdown line: what was found and what would be made of it."""
-    if wanted.plan is None or wanted.include is None:
-        return f"Nothing to correct: {wanted.reason}."
-    count = len(wanted.plan.after)
-    along = f", copied with {len(wanted.companions)} that lead to it" if wanted.companions else ""
-    specimen = " This is the specimen, not a vendor's header." if specimen_probe(wanted) else ""
-    word = "header" if count == 1 else "headers"
-    return f"{count} {word} to correct under `{shown(wanted.include)}`{along}.{specimen}"
+def has_probe(folder: Path) -> bool:
+    """True for the specimen, beside which there is a program to try; a toolkit has none."""
+    return (folder.parent.parent / "probe.cpp").is_file()
 
 
-def rows(wanted: HeaderPlan, include: Path) -> list[dict[str, str]]:
-    """Each header of the overlay with the digest of the original and its own."""
-    return [
-        {
-            "header": file,
-            "original sha256": digest[:16],
-            "overlay sha256": sha256_file(include / file)[:16],
-        }
-        for file, digest in wanted.originals.items()
-    ]
+def probe_check(original: Path, include: Path, compiler: str, log: Path) -> Check:
+    """The specimen's probe must fail with the original include folder and compile with ours."""
+    probe = original.parent / "probe.cpp"
+    compiler = str(located(compiler)) if "/" in compiler else compiler
+    before, after = (complaint(compiler, probe, folder, log) for folder in (original, include))
+    return check(
+        "probe compiles with the corrected headers only",
+        "__any" in before and not after,
+        expected="redefinition of __any, then no error",
+        found=f"{before or 'no error'}, then {after or 'no error'}",
+        remedy="read the log of this phase",
+    )
 
 
-def checks(wanted: HeaderPlan, include: Path, rules: Sequence[Rule]) -> list[Check]:
-    """Originals untouched, corrections in the overlay."""
-    return [
-        check(
-            "toolkit headers untouched",
-            untouched(wanted),
-            expected=", ".join(f"{digest[:12]}" for digest in wanted.originals.values()),
-            found="the same digests" if untouched(wanted) else "other digests",
-            remedy="something else edits the toolkit: run this phase again when it is quiet",
-        ),
-        *post_conditions(include, rules),
-    ]
-
-
-def specimen_probe(wanted: HeaderPlan) -> Path | None:
-    """The probe that comes with the specimen, when that is what was read."""
-    probe = wanted.include.parent / "probe.cpp" if wanted.include else None
-    return probe if probe and probe.is_file() else None
-
-
-def facts(wanted: HeaderPlan, include: Path | None) -> HeaderFacts | None:
-    """The overlay for 05_build, or the reason why there is none; None after a dry run."""
-    if wanted.plan is None:
-        return HeaderFacts(reason=wanted.reason)
-    if include is None:
-        return None
-    return HeaderFacts(overlay=shown(include), files=sorted(wanted.originals))
+def complaint(compiler: str, source: Path, include: Path, log: Path | None = None) -> str:
+    """The compiler's first error on `source` with `include` searched first; '' when none."""
+    result = run(
+        [compiler, "-std=c++17", "-fsyntax-only", "-I", include, source],
+        env={**os.environ, "LC_ALL": "C"},
+        log=log,
+        timeout_s=120,
+        check=False,
+    )
+    errors = [line for line in result.output.splitlines() if "error: " in line]
+    if result.returncode and not errors:
+        return f"exit status {result.returncode}"
+    return errors[0].split("error: ")[-1] if result.returncode else ""

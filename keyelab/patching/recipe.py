@@ -3,53 +3,56 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BeforeValidator
 
-from keyelab.errors import KeyelabError, UsageError
+from keyelab.errors import UsageError
 from keyelab.files import project_root, shown
 from keyelab.params import read_yaml
-from keyelab.patching.rule import Rule, load_rule
+from keyelab.patching.rule import Data, Rule, checked, load_rule
 
 
-class Recipe(BaseModel):
-    """What a series is for and what it asks of the later phases.
+def patches() -> Path:
+    """The folder of the rules."""
+    return project_root() / "patches"
+
+
+def _named(name: str) -> Rule:
+    return load_rule(patches() / "llama.cpp" / f"{name}.yaml")
+
+
+class Recipe(Data):
+    """What a series is for, what it asks of the later phases, and its rules in their order.
 
     `block_limit` is the most threads a block may have; `weights` are the tensor types that it
     makes right; `flash_attention` is how 06_serve has to start the server.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     title: str
     why: str
     block_limit: int
     weights: list[str]
-    flash_attention: Literal["on", "off"]
-    rules: list[str]
+    flash_attention: Literal["auto", "on", "off"]
+    rules: list[Annotated[Rule, BeforeValidator(_named)]]
+
+    def __str__(self) -> str:
+        """The recipe in markdown."""
+        return (
+            f"**{self.title}.** {self.why.strip()}\n\n"
+            f"Weights: {', '.join(self.weights)}. Flash attention: {self.flash_attention}. "
+            f"Most threads a block: {self.block_limit:,}."
+        )
 
 
-@dataclass(frozen=True)
-class Series:
-    """A recipe with its rules, in the order in which they are applied."""
-
-    name: str
-    recipe: Recipe | None
-    rules: tuple[Rule, ...]
-
-
-def load_series(name: str, folder: Path | None = None) -> Series:
-    """The recipe `name` and its rules; the empty name is the empty series.
+def load_recipe(name: str) -> Recipe:
+    """The recipe `name`; the empty name is the recipe `none`, without rules.
 
     Raises UsageError for an unknown recipe, KeyelabError for a broken file.
     """
-    if not name:
-        return Series("", None, ())
-    folder = folder or project_root() / "patches"
-    path = folder / "recipes.yaml"
+    name = name or "none"
+    path = patches() / "recipes.yaml"
     known = read_yaml(path)
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1)
@@ -58,19 +61,9 @@ def load_series(name: str, folder: Path | None = None) -> Series:
             f"expected a recipe of {shown(path)}, found {name!r}{meant}",
             f"one of: {' '.join(known)}",
         )
-    try:
-        recipe = Recipe.model_validate(known[name])
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in (name, *first["loc"]))
-        raise KeyelabError(
-            f"{shown(path)}: {where}: {first['msg']}", "the format: patches/README.md"
-        ) from None
-    rules = (load_rule(folder / "llama.cpp" / f"{rule}.yaml") for rule in recipe.rules)
-    return Series(name, recipe, tuple(rules))
+    return checked(Recipe, known[name], f"{shown(path)}: {name}")
 
 
-def header_rules(folder: Path | None = None) -> tuple[Rule, ...]:
+def header_rules() -> list[Rule]:
     """The rules for toolkit headers, by file name."""
-    folder = folder or project_root() / "patches"
-    return tuple(load_rule(path) for path in sorted((folder / "headers").glob("*.yaml")))
+    return [load_rule(path) for path in sorted((patches() / "headers").glob("*.yaml"))]

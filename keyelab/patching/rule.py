@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Tag,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Tag, ValidationError, model_validator
 
 from keyelab.errors import KeyelabError
 from keyelab.files import shown
+from keyelab.params import read_yaml
 
 
-class _Data(BaseModel):
+class Data(BaseModel):
+    """Something read from patches/: an unknown key is an error."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Expect(_Data):
+class Expect(Data):
     """How many places an edit changes; a plain number is exact. `min: 0` may find nothing to do."""
 
     min: int
@@ -47,7 +41,7 @@ class Expect(_Data):
 ONCE = Expect(min=1, max=1)
 
 
-class TextEdit(_Data):
+class TextEdit(Data):
     """Replace `find` by `replace`, each whole text as it stands.
 
     `within` is a text that stands once in the file; only what follows it counts, up to the next
@@ -61,14 +55,14 @@ class TextEdit(_Data):
     expect: Expect = ONCE
 
 
-class Done(_Data):
+class Done(Data):
     """How a finished syntax edit looks: an ast-grep rule and its number of matches."""
 
     rule: dict[str, Any]
     expect: Expect
 
 
-class SyntaxEdit(_Data):
+class SyntaxEdit(Data):
     """Replace each node that an ast-grep rule finds by `fix`; $NAME in it is a captured node."""
 
     file: str = ""
@@ -78,7 +72,7 @@ class SyntaxEdit(_Data):
     expect: Expect = ONCE
 
 
-class Why(_Data):
+class Why(Data):
     """What goes wrong without the rule, what makes it so, and how that is known."""
 
     symptom: str
@@ -88,7 +82,7 @@ class Why(_Data):
     upstream: list[str] = []
 
 
-class After(_Data):
+class After(Data):
     """A post-condition: `absent` is a regular expression that the file must not hold."""
 
     name: str
@@ -97,7 +91,7 @@ class After(_Data):
 
 
 def _edit_kind(value: Any) -> str:
-    return "syntax" if "rule" in (value if isinstance(value, dict) else value.__dict__) else "text"
+    return "syntax" if isinstance(value, dict) and "rule" in value else "text"
 
 
 Edit = Annotated[
@@ -106,7 +100,7 @@ Edit = Annotated[
 ]
 
 
-class Rule(_Data):
+class Rule(Data):
     """One concern: the files it touches (relative to the tree), its edits, what must hold after."""
 
     id: str
@@ -116,19 +110,11 @@ class Rule(_Data):
     edits: list[Edit]
     after: list[After] = []
 
-    @field_validator("id")
-    @classmethod
-    def _plain_name(cls, value: str) -> str:
-        if not re.fullmatch(r"[a-z0-9-]+", value):
-            raise ValueError("an id is small letters, digits and hyphens")
-        return value
-
     @model_validator(mode="after")
     def _files_are_named(self) -> Rule:
-        for edit in self.edits:
-            if not edit.file and len(self.applies_to) != 1:
-                raise ValueError("with several files each edit names its file")
         for part in (*self.edits, *self.after):
+            if not part.file and len(self.applies_to) != 1:
+                raise ValueError("with several files each edit names its file")
             if part.file and part.file not in self.applies_to:
                 raise ValueError(f"{part.file} is not in applies_to")
         return self
@@ -138,25 +124,28 @@ class Rule(_Data):
         return edit.file or self.applies_to[0]
 
 
+D = TypeVar("D", bound=Data)
+
+
+def checked(model: type[D], values: Mapping[str, Any], where: str) -> D:
+    """`values` as a model; a KeyelabError names the first wrong key or value and `where` it is."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        message = f"{where}: {place}: {first['msg']}"
+        raise KeyelabError(message, "the format: patches/README.md") from None
+
+
 def load_rule(path: Path) -> Rule:
-    """Read one rule file; a KeyelabError names the first wrong key or value."""
+    """Read one rule file, named <id>.yaml."""
     if not path.exists():
         raise KeyelabError(
             f"expected a rule file at {shown(path)}, found none",
             f"the rules that exist: ls {shown(path.parent)}",
         )
-    try:
-        rule = Rule.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
-        raise KeyelabError(
-            f"expected YAML in {shown(path)}, found: {' '.join(str(error).split())}"
-        ) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the rule"
-        raise KeyelabError(
-            f"{shown(path)}: {where}: {first['msg']}", "the format: patches/README.md"
-        ) from None
+    rule = checked(Rule, read_yaml(path), shown(path))
     if rule.id != path.stem:
         raise KeyelabError(f"{shown(path)}: id: expected {path.stem!r}, found {rule.id!r}")
     return rule

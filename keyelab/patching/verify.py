@@ -14,7 +14,8 @@ from keyelab.patching.rule import Rule
 KERNELS = "ggml/src/ggml-cuda"
 _TEMPLATE = re.compile(r"template\s*<([^<>]*)>\s*static\s+__global__\s+void\s+(\w+)\s*\(")
 _BLOCK = re.compile(r"\bdim3\s+block_dims?\s*\(([\w\s,]+)\)")
-_WARP = 32
+_START = re.compile(r"\b(\w+)\s*<([^<>;]*)>\s*(?:<<<|,)")
+_END = re.compile(r"\bdim3\s+block_dim|^\}", re.MULTILINE)  # the next block, or the function's end
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class Launch:
     compiled: int | None
 
     def __str__(self) -> str:
-        wants = "" if self.compiled is None else f", compiled for {self.compiled}"
-        return f"{Path(self.file).name}:{self.line} {self.kernel} starts {self.threads}{wants}"
+        wants = f", compiled for {self.compiled}" if self.compiled else ""
+        return f"{self.file}:{self.line} {self.kernel} starts {self.threads}{wants}"
 
 
 def verify(tree: Path, rules: Sequence[Rule], block_limit: int) -> list[Check]:
@@ -46,14 +47,14 @@ def verify(tree: Path, rules: Sequence[Rule], block_limit: int) -> list[Check]:
             f"launches of at most {block_limit} threads",
             not above if found else None,
             expected=f"no constant block above {block_limit}",
-            found=_listed(above) if above else f"{len(found)} launches, none above",
+            found="; ".join(map(str, above)) or f"{len(found)} launches, none above",
             remedy="the recipe misses these launches: choose another, or report the tree",
         ),
         check(
             "kernels agree with their launches",
             not apart if found else None,
             expected="the block size a kernel is compiled for is the one started",
-            found=_listed(apart) if apart else "no disagreement",
+            found="; ".join(map(str, apart)) or "no disagreement",
             remedy="such a kernel skips columns and sums unwritten slots: change both together",
         ),
         *post_conditions(tree, rules),
@@ -62,50 +63,37 @@ def verify(tree: Path, rules: Sequence[Rule], block_limit: int) -> list[Check]:
 
 def launches(tree: Path) -> list[Launch]:
     """Every launch in the CUDA/HIP kernels whose block has a constant size, by file and line."""
-    found: list[Launch] = []
-    for path in sorted((tree / KERNELS).glob("*.cu")):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        kernels = dict(_block_templates(text))
-        for match in _BLOCK.finditer(text):
-            sides = [_constant(word) for word in match.group(1).split(",")]
-            if None in sides:
-                continue
-            threads = prod(side for side in sides if side)
-            rest = text[match.end() : _scope_end(text, match.end())]
-            line = text.count("\n", 0, match.start()) + 1
-            started = re.search(r"\b(\w+)\s*<([^<>;]*)>\s*(?:<<<|,)", rest)
-            kernel = started.group(1) if started else "a kernel"
-            compiled = None
-            if started and kernel in kernels:
-                compiled = _size(started.group(2).split(","), kernels[kernel])
-            found.append(Launch(path.relative_to(tree).as_posix(), line, kernel, threads, compiled))
-    return found
+    return [
+        launch
+        for path in sorted((tree / KERNELS).glob("*.cu"))
+        for launch in _launches(path.name, path.read_text(encoding="utf-8", errors="replace"))
+    ]
 
 
-def _block_templates(text: str) -> Iterator[tuple[str, int]]:
-    """(kernel, index of its block_size parameter) for the kernels that have one."""
-    for match in _TEMPLATE.finditer(text):
-        names = [part.split("=")[0].split()[-1] for part in match.group(1).split(",")]
+def _launches(file: str, text: str) -> Iterator[Launch]:
+    sizes = {}  # where among its template arguments a kernel has its block size
+    for template in _TEMPLATE.finditer(text):
+        names = [part.split("=")[0].split()[-1] for part in template.group(1).split(",")]
         if "block_size" in names:
-            yield match.group(2), names.index("block_size")
-
-
-def _scope_end(text: str, start: int) -> int:
-    depth = 0
-    for match in re.compile(r"[{}]").finditer(text, start):
-        depth += 1 if match.group() == "{" else -1
-        if depth < 0:
-            return match.start()
-    return len(text)
-
-
-def _size(arguments: Sequence[str], index: int) -> int | None:
-    return _constant(arguments[index]) if index < len(arguments) else None
+            sizes[template.group(2)] = names.index("block_size")
+    for block in _BLOCK.finditer(text):
+        sides = [_constant(side) for side in block.group(1).split(",")]
+        if None in sides:
+            continue
+        line = text.count("\n", 0, block.start()) + 1
+        end = _END.search(text, block.end())
+        start = _START.search(text, block.end(), end.start() if end else len(text))
+        kernel, arguments = (
+            (start.group(1), start.group(2).split(",")) if start else ("a kernel", [])
+        )
+        place = sizes.get(kernel, len(arguments))
+        compiled = _constant(arguments[place]) if place < len(arguments) else None
+        yield Launch(file, line, kernel, prod(side for side in sides if side), compiled)
 
 
 def _constant(word: str) -> int | None:
-    word = word.strip()
-    return _WARP if word == "WARP_SIZE" else int(word) if word.isdigit() else None
+    word = word.strip().replace("WARP_SIZE", "32")
+    return int(word) if word.isdigit() else None
 
 
 def post_conditions(tree: Path, rules: Iterable[Rule]) -> Iterator[Check]:
@@ -114,17 +102,15 @@ def post_conditions(tree: Path, rules: Iterable[Rule]) -> Iterator[Check]:
         for condition in rule.after:
             path = tree / condition.file
             text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+            found = "holds" if text else "no such file"
             hit = re.search(condition.absent, text, re.MULTILINE)
-            line = text.count("\n", 0, hit.start()) + 1 if hit else 0
+            if hit:
+                line = text.count("\n", 0, hit.start()) + 1
+                found = f"{path.name}:{line} {' '.join(hit.group().split())}"
             yield check(
                 f"{rule.id}: {condition.name}",
                 hit is None if text else None,
                 expected="holds",
-                found=f"{path.name}:{line} {' '.join(hit.group().split())}" if hit else "holds",
+                found=found,
                 remedy=f"apply the rule {rule.id}: {rule.title}",
             )
-
-
-def _listed(launched: Sequence[Launch]) -> str:
-    more = f" and {len(launched) - 4} more" if len(launched) > 4 else ""
-    return "; ".join(str(launch) for launch in launched[:4]) + more

@@ -11,13 +11,15 @@ import pytest
 
 from keyelab.checks import Check
 from keyelab.files import sha256_tree
-from keyelab.patching.apply import apply_plan, reverted_copy
+from keyelab.patching.apply import apply_plan, digest_checks
 from keyelab.patching.plan import DoesNotFit, make_plan
-from keyelab.patching.recipe import load_series
+from keyelab.patching.recipe import load_recipe
 from keyelab.patching.verify import KERNELS, verify
 
 pytestmark = pytest.mark.source
-SERIES = load_series("k100ai")
+SERIES = load_recipe("k100ai")
+# the tree of which patches/README.md tells what was measured: another digest voids that text
+MEASURED = "f0b338198eadee46a0427cd2ca8262faf2f7e79c274edcc1e5a9dbecd12729fe"
 PLACES = {
     "hip-version-gate": 1,
     "mmf-off": 1,
@@ -73,8 +75,9 @@ def by_name(checks: list[Check]) -> dict[str, Check]:
 
 def test_every_rule_finds_exactly_its_places(llama_source: Path) -> None:
     plan = make_plan(llama_source, SERIES.rules).require()
-    assert {o.rule.id: len(o.matches) for o in plan.outcomes} == PLACES
+    assert {o.rule.id: len(o.places) for o in plan.outcomes} == PLACES
     assert {o.state for o in plan.outcomes} == {"to apply"}
+    assert plan.tree_sha256() == MEASURED
 
 
 def test_the_patched_tree_passes_every_check_and_reverts_byte_identically(
@@ -83,12 +86,12 @@ def test_the_patched_tree_passes_every_check_and_reverts_byte_identically(
     base = kernels(llama_source, tmp_path / "base")
     digest = sha256_tree(base)
     plan = make_plan(base, SERIES.rules)
-    applied = apply_plan(plan, "k100ai", digest)
+    applied = apply_plan(plan, tmp_path)
     failed = [c for c in verify(applied.tree, SERIES.rules, 256) if c.status != "ok"]
     assert failed == []
     again = make_plan(applied.tree, SERIES.rules)
     assert {o.state for o in again.outcomes} == {"applied"}
-    assert reverted_copy(applied.tree, base, plan.after) == digest
+    assert {check.status for check in digest_checks(plan, applied, digest)} == {"ok"}
 
 
 def test_the_pristine_tree_fails_where_the_recipe_is_needed(llama_source: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from keyelab.files import sha256_tree
 from keyelab.patching.plan import DoesNotFit, make_plan
-from keyelab.patching.recipe import load_series
+from keyelab.patching.recipe import load_recipe
 from keyelab.patching.rule import Rule
 
 DATA = Path(__file__).parents[2] / "data" / "patching"
@@ -18,7 +18,7 @@ GATE = "ggml/src/ggml-hip/CMakeLists.txt"
 
 
 def gate_rule() -> Rule:
-    return next(r for r in load_series("k100ai").rules if r.id == "hip-version-gate")
+    return next(r for r in load_recipe("k100ai").rules if r.id == "hip-version-gate")
 
 
 def rule(id: str, file: str, **edits: Any) -> Rule:
@@ -51,7 +51,7 @@ def test_a_patched_gate_is_recognised_and_left_alone(tmp_path: Path) -> None:
     plan = make_plan(gate_tree(tmp_path, "gate_patched.txt"), [gate_rule()]).require()
     assert plan.outcomes[0].state == "applied"
     assert plan.after == {}
-    assert plan.diff == ""
+    assert plan.outcomes[0].diff == ""
 
 
 def test_crlf_is_kept(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"old \xff\n")
     one = rule("one", "a.txt", edits=[{"find": "old", "replace": "new"}])
     with pytest.raises(DoesNotFit, match=r"a\.txt, found byte 0xff at 4"):
-        make_plan(tmp_path, [one])
+        make_plan(tmp_path, [one]).require()
 
 
 def test_an_edit_that_may_find_nothing_is_not_needed(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_git_applies_the_diff_to_the_same_bytes(tmp_path: Path, text: str) -> No
     plan = make_plan(tmp_path, [rule("one", "a.txt", edits=[edit])]).require()
     subprocess.run(
         ["git", "apply", "--whitespace=nowarn", "-"],
-        cwd=tmp_path, input=plan.diff.encode(), check=True, timeout=30,
+        cwd=tmp_path, input=plan.outcomes[0].diff.encode(), check=True, timeout=30,
         env={"PATH": "/usr/bin:/bin", "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)},
     )  # fmt: skip
     assert (tmp_path / "a.txt").read_bytes() == plan.after["a.txt"]

@@ -10,7 +10,7 @@ import yaml
 
 from keyelab.errors import KeyelabError, UsageError
 from keyelab.files import project_root
-from keyelab.patching.recipe import header_rules, load_series
+from keyelab.patching.recipe import header_rules, load_recipe
 from keyelab.patching.rule import Expect, load_rule
 
 PATCHES = project_root() / "patches"
@@ -72,7 +72,7 @@ def test_broken_yaml_and_a_missing_file_are_one_sentence(tmp_path: Path) -> None
 
 def test_every_rule_file_loads_and_belongs_to_a_recipe() -> None:
     recipes = yaml.safe_load((PATCHES / "recipes.yaml").read_text(encoding="utf-8"))
-    used = {rule.id for name in recipes for rule in load_series(name).rules}
+    used = {rule.id for name in recipes for rule in load_recipe(name).rules}
     assert used == {path.stem for path in (PATCHES / "llama.cpp").glob("*.yaml")}
     assert {rule.id for rule in header_rules()} == {
         path.stem for path in (PATCHES / "headers").glob("*.yaml")
@@ -81,7 +81,7 @@ def test_every_rule_file_loads_and_belongs_to_a_recipe() -> None:
 
 def test_every_rule_is_described_in_the_readme() -> None:
     text = (PATCHES / "README.md").read_text(encoding="utf-8")
-    missing = [rule.id for rule in load_series("k100ai").rules if f"| {rule.id} |" not in text]
+    missing = [rule.id for rule in load_recipe("k100ai").rules if f"| {rule.id} |" not in text]
     assert missing == []
 
 
@@ -92,16 +92,15 @@ def test_the_unused_macro_of_the_article_is_not_added() -> None:
 
 def test_an_unknown_recipe_is_a_usage_error_with_a_suggestion() -> None:
     with pytest.raises(UsageError, match="did you mean 'k100ai'"):
-        load_series("k100al")
+        load_recipe("k100al")
 
 
 def test_the_empty_name_is_the_empty_series() -> None:
-    assert load_series("").rules == ()
+    assert load_recipe("").rules == []
 
 
 def test_the_recipe_says_which_weights_it_is_for() -> None:
-    recipe = load_series("k100ai").recipe
-    assert recipe is not None
+    recipe = load_recipe("k100ai")
     assert recipe.weights == ["F32", "F16", "BF16"]
     assert recipe.block_limit == 256
     assert recipe.flash_attention == "off"

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from keyelab import shell
 from keyelab.errors import CommandFailed, KeyelabError, UsageError
 from keyelab.files import sha256_file, sha256_tree
 from keyelab.params import SourcePatch
-from keyelab.patching import pypi
+from keyelab.patching import fetch
 from keyelab.patching.source import Source, in_cache, obtain
 
 
@@ -178,14 +179,14 @@ def test_git_with_a_full_commit_needs_no_repository_the_second_time(
     get(tmp_path / "work", source="git", git_url=url, git_ref="main")
     shutil.rmtree(tmp_path / "repository")
     assert get(tmp_path / "work", source="git", git_url=url, git_ref=commit).cached
-    with pytest.raises(KeyelabError, match="expected an answer of the repository") as caught:
+    with pytest.raises(KeyelabError, match="expected 'main' from the repository") as caught:
         get(tmp_path / "work", source="git", git_url=url, git_ref="main")
     assert "git ls-remote" in caught.value.hint
 
 
 def test_git_names_an_unknown_ref(tmp_path: Path, git: Git) -> None:
     url = (tmp_path / "repository").as_uri()
-    with pytest.raises(KeyelabError, match="found no 'mian'"):
+    with pytest.raises(KeyelabError, match="expected 'mian' from the repository"):
         get(tmp_path / "work", source="git", git_url=url, git_ref="mian")
     assert list((tmp_path / "work" / "sources").iterdir()) == []
 
@@ -193,6 +194,9 @@ def test_git_names_an_unknown_ref(tmp_path: Path, git: Git) -> None:
 def fake_pip(archive: Path) -> Callable[..., None]:
     def run(argv: Sequence[str | Path], **options: Any) -> None:
         words = [str(word) for word in argv]
+        if words[0] == "tar":
+            shell.run(argv, **options)
+            return
         assert words[1:4] == ["-m", "pip", "download"]
         assert not [word for word in words if "://" in word], "the index is pip's own"
         shutil.copy(archive, Path(words[words.index("--dest") + 1]) / archive.name)
@@ -203,20 +207,22 @@ def fake_pip(archive: Path) -> Callable[..., None]:
 def test_a_package_is_fetched_once_and_checked(
     tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pypi, "run", fake_pip(archive))
+    monkeypatch.setattr(fetch, "run", fake_pip(archive))
     wanted = {"package": "demo", "version": "1.0", "archive_sha256": sha256_file(archive)}
     source = get(tmp_path / "work", **wanted)
     assert source.version == "1.0"
     assert source.origin.startswith("pypi demo 1.0 sha256:")
-    monkeypatch.delattr(pypi, "run")
+    monkeypatch.setattr(fetch, "run", fake_pip(tmp_path / "no more"))
     shutil.rmtree(tmp_path / "work" / "sources")
     assert get(tmp_path / "work", **wanted).sha256 == source.sha256
+    with pytest.raises(FileNotFoundError):  # another version is asked of pip, whatever the digest
+        get(tmp_path / "work", **{**wanted, "version": "2.0"})
 
 
 def test_a_package_with_another_digest_gives_both_and_leaves_nothing(
     tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pypi, "run", fake_pip(archive))
+    monkeypatch.setattr(fetch, "run", fake_pip(archive))
     found = sha256_file(archive)
     with pytest.raises(KeyelabError, match=f"expected sha256 {'2' * 64}, found {found}"):
         get(tmp_path / "work", package="demo", version="1.0", archive_sha256="2" * 64)
@@ -234,8 +240,10 @@ def test_no_network_is_one_sentence_with_the_command_to_try(
             log=None,
         )
 
-    monkeypatch.setattr(pypi, "run", offline)
-    with pytest.raises(KeyelabError, match="no such release there, or no network") as caught:
+    monkeypatch.setattr(fetch, "run", offline)
+    with pytest.raises(
+        KeyelabError, match=r"expected demo==1\.0 .* no such release or no network"
+    ) as caught:
         get(tmp_path / "work", package="demo", version="1.0")
     assert "python -m pip download --no-deps --no-binary demo demo==1.0" in caught.value.hint
 

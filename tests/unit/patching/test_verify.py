@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from keyelab.patching.recipe import load_series
+from keyelab.patching.recipe import load_recipe
 from keyelab.patching.verify import KERNELS, launches, verify
 
 KERNEL = """
@@ -50,5 +50,5 @@ def test_a_launch_above_the_limit_fails(tmp_path: Path) -> None:
 
 
 def test_a_tree_without_kernels_is_unknown_and_never_ok(tmp_path: Path) -> None:
-    checks = verify(tmp_path, load_series("k100ai").rules, 256)
+    checks = verify(tmp_path, load_recipe("k100ai").rules, 256)
     assert {check.status for check in checks} == {"unknown"}
