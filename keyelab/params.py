@@ -104,15 +104,15 @@ class VideoTest(Common):
     video: str = Field("", description="video file; empty makes a demo clip")
     prompt: str = Field("What happens in these pictures?", description="the question")
     expect: str = Field("", description="text that the answer must contain; empty accepts any")
-    fps: float = Field(2.0, description="frames sampled per second of video")
-    max_frames: int = Field(10, description="most frames sent")
+    fps: float = Field(2.0, gt=0, le=1000, description="frames sampled per second of video")
+    max_frames: int = Field(10, ge=1, description="most frames sent")
     frame_size_px: int = Field(
-        0, description="frames padded to a square of this side; 0 keeps size"
+        0, ge=0, description="frames padded to a square of this side; 0 keeps size"
     )
     frame_text: str = Field(
         "", description="text before each frame; {number} and {time_s} filled in"
     )
-    jpeg_quality: int = Field(90, description="JPEG quality, 1 to 100")
+    jpeg_quality: int = Field(90, ge=1, le=100, description="JPEG quality, 1 to 100")
     temperature: float = Field(0.1, description="sampling temperature")
     top_p: float = Field(0.001, description="nucleus sampling share")
     max_tokens: int = Field(512, description="longest answer, tokens")
@@ -275,8 +275,9 @@ def _validated(
             hint = f'quote it: {key}: "…" in YAML, -r {key} … with papermill'
         elif first["type"] == "bool_type" and isinstance(found, str):
             hint = f"without quotes: {key}: true in YAML, -p {key} True with papermill"
+        limit = first["msg"].removeprefix("Input should be") if "than" in first["type"] else ""
         raise UsageError(
-            f"{phase}.{key}: expected {_type_name(field.annotation)}, "
+            f"{phase}.{key}: expected {_type_name(field.annotation)}{limit}, "
             f"found {found!r} ({type(found).__name__}) from {given[key][1]}",
             hint,
         ) from None

@@ -45,12 +45,9 @@ max_tokens: int = 512  # longest answer, tokens
 timeout_s: float = 1800.0  # longest wait for the answer, seconds
 
 # %%
-from keyelab.facts import ServeFacts, VideoFacts
-from keyelab.files import write_json
+from keyelab.facts import ServeFacts
 from keyelab.record import nb
-from keyelab.video import article, chat, clip, frame, probe, sample, sheet, tokens, verify
-from keyelab.video import prompt as prompts
-from keyelab.video.live import Live
+from keyelab.video import chat, clip, frame, probe, question, sample, sheet, verify
 
 step = nb.begin("video_test", globals())
 p = step.params
@@ -58,9 +55,9 @@ p = step.params
 # %% [markdown]
 # ## Preflight
 #
-# The server is the one that 06_serve started and proved. The video is opened and its first frame
-# decoded before anything is sent: an empty file, a Git LFS pointer, an interrupted recording or a
-# codec that cannot be decoded is told apart here, with what to do about it.
+# The server is the one that 06_serve started and proved. The video is opened before anything is
+# sent: an empty file, a Git LFS pointer, an interrupted recording or a file without pictures is
+# told apart here, with what to do about it.
 #
 # Length and rate are read from the time stamps of the packets. What a container *states* about
 # itself is often missing and sometimes absurd (0 or 1000 frames a second), and frames need not be
@@ -84,17 +81,16 @@ step.table(probe.rows(info), ["fact", "value"])
 # second half of the video is never seen. The model cannot know; it describes half a video.
 
 # %%
-step.table(article.comparison(max(1, p.max_frames)))
+step.table(sample.article_comparison(p.max_frames))
 
 # %%
-wanted = sample.plan(info, fps=p.fps, max_frames=p.max_frames)
+picks = sample.plan(info, fps=p.fps, max_frames=p.max_frames)
 with step.progress("frames") as bar:
     frames = frame.collect(
-        info, wanted, size_px=p.frame_size_px, jpeg_quality=p.jpeg_quality, on_progress=bar
+        info, picks, size_px=p.frame_size_px, jpeg_quality=p.jpeg_quality, on_progress=bar
     )
-share = sample.coverage([item.time_s for item in frames], wanted, info.duration_s)
 step.table(frame.rows(frames))
-step.add_checks(verify.sample_checks(info, wanted, frames, share))
+step.add_checks(verify.sample_checks(info, picks, frames))
 
 # %% [markdown]
 # This is what the model is shown, decoded again from the very bytes that are sent. Look at it: an
@@ -118,42 +114,32 @@ step.picture(picture, f"the frames as sent: {len(frames)} JPEGs of quality {p.jp
 # llama-server does not know it and ignores it.
 
 # %%
-messages = prompts.messages(frames, p.prompt, p.frame_text)
 if not step.dry_run:
-    body = chat.request_body(
-        messages,
-        model=server.alias,
-        temperature=p.temperature,
-        top_p=p.top_p,
-        max_tokens=p.max_tokens,
+    body = question.request(frames, p, model=server.alias)
+    reply = chat.ask(
+        server.url, body, timeout_s=p.timeout_s, server_log=server.log, on_text=chat.live
     )
-    with Live() as live:
-        reply = chat.ask(
-            server.url, body, timeout_s=p.timeout_s, on_token=live, server_log=server.log
-        )
-    write_json(step.log().with_name(f"{step.stem}-response.json"), reply.raw)
 
 # %% [markdown]
 # ## Verify
 #
-# *Coverage* and *frames sent* say whether the video was shown. *Vision tokens a frame* compares
-# what the prompt cost with what frames of this size must cost: fewer means that frames were merged
-# or dropped after they left here. *Finish reason* must be `stop`: `length` is an answer cut off,
-# and a reasoning model that spends its whole budget on thinking leaves no answer at all.
+# *Coverage* and *frames sent* say whether the video was shown. *Every frame is in the prompt* holds
+# the tokens that the server counted against the fewest that frames of this size can cost: fewer
+# means that frames were merged or dropped after they left here. *Finish reason* must be `stop`:
+# `length` is an answer cut off, and a reasoning model that spends its whole budget on thinking
+# leaves no answer at all.
 
 # %%
 if not step.dry_run:
-    text = tokens.text_tokens(server.url, messages)
-    each = tokens.tokens_per_frame(reply.usage.get("prompt_tokens"), text, len(frames))
     step.add_checks(verify.answer_checks(reply, expect=p.expect, max_tokens=p.max_tokens))
-    step.add_checks([verify.vision_check(frames, each)])
-    step.table(verify.rows(reply, each), ["measure", "value"])
+    step.add_checks([verify.vision_check(frames, reply.usage.get("prompt_tokens"))])
+    step.table(verify.rows(reply), ["measure", "value"])
 
 # %% [markdown]
 # ## Result and next step
 #
-# The raw response is in the run's `logs/`. 08_perf_analysis finds the same request in the server's
-# log and holds the two accounts against each other.
+# 08_perf_analysis finds the same request in the server's log and holds the two accounts against
+# each other.
 
 # %%
 if step.dry_run:
@@ -161,11 +147,4 @@ if step.dry_run:
     step.finish()
 else:
     step.say(f"> {reply.answer or '*no answer*'}")
-    step.finish(
-        VideoFacts(
-            **verify.answer_facts(reply),
-            **frame.facts(info, frames, share),
-            prompt=p.prompt,
-            expected=p.expect,
-        )
-    )
+    step.finish(verify.facts(info, picks, frames, p, reply))

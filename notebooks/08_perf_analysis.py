@@ -35,7 +35,7 @@ log: str = ""  # llama-server log; empty takes the one of this run
 # %%
 from keyelab.facts import PerfFacts, ServeFacts, VideoFacts
 from keyelab.files import located, shown
-from keyelab.perf import article, client, plots, summary, table
+from keyelab.perf import plots, reader, table, verify
 from keyelab.record import nb
 
 step = nb.begin("perf_analysis", globals())
@@ -52,7 +52,7 @@ own_log = not step.params.log
 
 # %%
 if step.dry_run:
-    path = article.LOG
+    path = reader.ARTICLE_LOG
 else:
     path = located(step.params.log or step.facts("serve", ServeFacts).log)
 step.say(f"Reading `{shown(path)}`.")
@@ -68,15 +68,15 @@ step.say(f"Reading `{shown(path)}`.")
 # one evaluated token in 53 ms is not "18.74 tokens per second" of anything.
 
 # %%
-ours = summary.read_summary(path)
-theirs = article.article_summary()
-step.table(table.rows(ours)[-12:], table.SHOWN)
+ours = reader.read_log(path)
+theirs = reader.read_log(reader.ARTICLE_LOG)
+step.table(table.rows(ours)[-12:])
 
 # %%
 video = step.facts("video_test", VideoFacts) if own_log and not step.dry_run else None
-asked = client.find_task(ours, video.timings) if video else None
-subject = asked or client.main_task(ours)
-runs = [("this run", ours, subject), (article.LABEL, theirs, client.main_task(theirs))]
+asked = verify.find_task(ours, video.timings) if video else None
+subject = asked or verify.main_task(ours)
+runs = [("this run", ours, subject), ("the article", theirs, verify.main_task(theirs))]
 step.table(table.side_by_side(runs))
 
 # %% [markdown]
@@ -86,9 +86,9 @@ step.table(table.side_by_side(runs))
 # is a speed that depends on how much context lies behind the token being written.
 
 # %%
-step.table(table.rows(theirs), table.SHOWN)
-step.say(f"**The article's run.** {article.sentence(theirs)}")
-step.say(f"**This run.** {article.sentence(ours)}")
+step.table(table.rows(theirs))
+step.say(f"**The article's run.** {table.depth_sentence(theirs)}")
+step.say(f"**This run.** {table.depth_sentence(ours)}")
 step.table(table.spread(theirs) + table.spread(ours))
 
 # %% [markdown]
@@ -120,9 +120,9 @@ step.picture(chart, "where each request's time goes, this run and the article's"
 # response and its own clock, and the server's, from the log.
 
 # %%
-step.add_checks(client.log_checks(ours))
+step.add_checks(verify.log_checks(ours))
 if video:
-    step.add_checks(client.client_checks(asked, video))
+    step.add_checks(verify.client_checks(asked, video))
 
 # %% [markdown]
 # ## Result and next step

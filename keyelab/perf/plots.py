@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from keyelab.files import write_bytes
-from keyelab.perf.summary import Summary
-from keyelab.perf.tasks import Task
+from keyelab.perf.reader import ServerLog
+from keyelab.perf.table import windows
+from keyelab.perf.task import Task
 
-Run = tuple[str, Summary]
-_RUNS = (("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"))
+Run = tuple[str, ServerLog]
+_RUNS = (("#0072B2", "o"), ("#D55E00", "s"))
 _KINDS = {
     "queue": "#999999",
     "prompt": "#56B4E9",
@@ -37,32 +38,32 @@ def depth_plot(path: Path, runs: Sequence[Run]) -> Path:
 
     figure = Figure(figsize=(7.6, 4.2), layout="constrained")
     axes = figure.subplots()
-    drawn = 0
-    for (label, summary), (colour, mark) in zip(runs, _RUNS, strict=False):
-        windows = [
-            (window.depth_tokens, window.tps)
-            for task in summary.tasks.values()
-            for window in task.windows
-            if window.depth_tokens
-        ]
-        tasks = [
+    for (label, log), (colour, mark) in zip(runs, _RUNS, strict=False):
+        look: dict[str, Any] = {"color": colour, "marker": mark, "linestyle": "none"}
+        frame = windows(log)
+        means = [
             (task.depth_tokens, task.decode_tps)
-            for task in summary.finished
+            for task in log.finished
             if task.depth_tokens and task.decode_tps
         ]
-        _points(axes, windows, color=colour, marker=mark, markersize=2.5, alpha=0.5)
-        said = f"{label}: {len(tasks)} tasks, {len(windows)} windows"
-        large = {"markersize": 8, "markerfacecolor": "none", "label": said}
-        _points(axes, tasks, color=colour, marker=mark, **large)
-        drawn += len(windows) + len(tasks)
-    if drawn:
-        axes.set(xscale="log", yscale="log")
-    axes.set_title("Decode speed against context depth")
-    axes.set_xlabel("context depth (tokens)")
-    axes.set_ylabel("decode speed (tokens/s)")
-    plain = FuncFormatter(lambda value, _: f"{value:,.10g}")
+        axes.plot(frame.depth_tokens, frame.tps, markersize=2.5, alpha=0.5, **look)
+        axes.plot(
+            [depth for depth, _ in means],
+            [tps for _, tps in means],
+            markersize=8,
+            markerfacecolor="none",
+            label=f"{label}: {len(means)} tasks, {len(frame)} windows",
+            **look,
+        )
+    axes.set(
+        title="Decode speed against context depth",
+        xlabel="context depth (tokens)",
+        ylabel="decode speed (tokens/s)",
+        xscale="log",
+        yscale="log",
+    )
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(plain)
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         axis.set_minor_formatter("")
     axes.margins(0.12)
     axes.grid(which="both", color="#dddddd", linewidth=0.6)
@@ -76,17 +77,17 @@ def timeline_plot(path: Path, runs: Sequence[Run]) -> Path:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    lists = [list(summary.tasks.values())[-_MOST_TASKS:] for _, summary in runs]
+    lists = [list(log.tasks.values())[-_MOST_TASKS:] for _, log in runs]
     heights = [max(1, len(tasks)) + 1.2 for tasks in lists]
     figure = Figure(figsize=(7.6, 1.0 + 0.32 * sum(heights)), layout="constrained")
     grid = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights).ravel()
-    for axes, (label, summary), tasks in zip(grid, runs, lists, strict=True):
+    for axes, (label, log), tasks in zip(grid, runs, lists, strict=True):
         for place, task in enumerate(tasks):
             for kind, start_s, length_s in segments(task):
                 axes.barh(place, length_s, left=start_s, color=_KINDS[kind], height=0.7)
         axes.set_yticks(range(len(tasks)), [f"task {task.id}" for task in tasks])
         axes.invert_yaxis()
-        left_out = len(summary.tasks) - len(tasks)
+        left_out = len(log.tasks) - len(tasks)
         older = f" (the last {len(tasks)}; {left_out} older not drawn)" if left_out else ""
         axes.set_title(f"{label}{older}", fontsize=10, loc="left")
         axes.set_xlabel("seconds since the request arrived")
@@ -105,26 +106,16 @@ def segments(task: Task) -> list[tuple[str, float, float]]:
         return []
     origin = task.launched_s if task.arrived_s is None else task.arrived_s
     at = task.launched_s - origin
-    parts = [("queue", 0.0, at)] if at > 0 else []
+    parts = [("queue", 0.0, at)]
     if task.prompt_ms is None:
-        end = task.released_s if task.released_s is not None else task.last_seen_s
-        if end is not None and end > task.launched_s:
-            parts.append(("not finished", at, end - task.launched_s))
-        return parts
+        return [*parts, ("not finished", at, task.last_seen_s - task.launched_s)]
     prompt_s = task.prompt_ms / 1000
     parts.append(("prompt", at, prompt_s))
     for encode in task.encodes:
-        if encode.start_s is not None and encode.end_s is not None:
-            length = encode.end_s - encode.start_s
+        if encode.end_s is not None:
             kind = "image encode and prefill" if encode.with_prefill else "image encode"
-            parts.append((kind, encode.start_s - origin, length))
-    if task.decode_ms is not None:
-        parts.append(("decode", at + prompt_s, task.decode_ms / 1000))
-    return parts
-
-
-def _points(axes: Any, points: Sequence[tuple[float, float]], **look: Any) -> None:
-    axes.plot([x for x, _ in points], [y for _, y in points], linestyle="none", **look)
+            parts.append((kind, encode.start_s - origin, encode.end_s - encode.start_s))
+    return [*parts, ("decode", at + prompt_s, (task.decode_ms or 0.0) / 1000)]
 
 
 def _written(figure: Any, path: Path) -> Path:

@@ -1,51 +1,41 @@
-"""Tasks as tables: one row a task, one row a decode window; units in the column names."""
+"""A log as tables: one row a task, one row a decode window; units in the column names."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from keyelab.perf.summary import Summary
-from keyelab.perf.tasks import Task, overlapped
+from keyelab.perf.reader import ServerLog
+from keyelab.perf.task import Task, overlapped
 
-SHOWN = (
-    "task", "state", "context_tokens", "cached_tokens", "images", "prompt_tokens", "prompt_ms",
-    "prefill_tps", "decode_tokens", "decode_ms", "decode_tps", "decode_tps_logged", "note",
-)  # fmt: skip
+_APART = 4  # deepest over shallowest, before a difference is one of depth
 
 
-def rows(summary: Summary) -> list[dict[str, Any]]:
+def rows(log: ServerLog) -> list[dict[str, Any]]:
     """One row a task, plain values that JSON can hold; None is not stated in the log."""
-    shared = overlapped(summary.tasks.values())
-    return [row(task, task.id in shared) for task in summary.tasks.values()]
+    shared = overlapped(log.tasks.values())
+    return [
+        {
+            "task": task.id,
+            "state": task.state,
+            "context_tokens": task.context_tokens,
+            "cached_tokens": task.cached_tokens,
+            "images": task.images,
+            "prompt_tokens": task.prompt_tokens,
+            "prompt_ms": task.prompt_ms,
+            "prefill_tps": _rounded(task.prefill_tps),
+            "decode_tokens": task.decode_tokens,
+            "decode_ms": task.decode_ms,
+            "decode_tps": _rounded(task.decode_tps),
+            "decode_tps_logged": task.decode_tps_logged,
+            "note": _note(task, task.id in shared),
+        }
+        for task in log.tasks.values()
+    ]
 
 
-def row(task: Task, shared: bool = False) -> dict[str, Any]:
-    """A task as a table row."""
-    return {
-        "task": task.id,
-        "slot": task.slot,
-        "state": task.state,
-        "context_tokens": task.context_tokens,
-        "cached_tokens": task.cached_tokens,
-        "images": task.images,
-        "queue_ms": _rounded(task.queue_ms),
-        "prompt_tokens": task.prompt_tokens,
-        "prompt_ms": task.prompt_ms,
-        "prefill_tps": _rounded(task.prefill_tps),
-        "decode_tokens": task.decode_tokens,
-        "decode_ms": task.decode_ms,
-        "decode_tps": _rounded(task.decode_tps),
-        "decode_tps_logged": task.decode_tps_logged,
-        "decode_basis": task.basis,
-        "total_ms": task.total_ms,
-        "windows": len(task.windows),
-        "note": note(task, shared),
-        "log_line": task.line,
-    }
-
-
-def note(task: Task, shared: bool) -> str:
+def _note(task: Task, shared: bool) -> str:
     """What a reader must know before using a task's rates."""
     said = []
     if task.cached_prompt:
@@ -54,73 +44,80 @@ def note(task: Task, shared: bool) -> str:
         said.append("context was cut (truncated = 1)")
     if shared:
         said.append("ran beside another task")
-    if task.state == "unfinished" and task.marks:
-        last = task.marks[-1]
-        said.append(f"last known: {last.decoded} tokens at {last.tps} t/s")
-    if task.draft_generated:
-        share = (task.draft_accepted or 0) / task.draft_generated
-        said.append(f"drafts accepted {share:.3f} ({task.draft_accepted}/{task.draft_generated})")
     return "; ".join(said)
 
 
-def windows(summary: Summary) -> Any:
-    """Decode windows as a pandas frame: task, depth_tokens, tokens, seconds, tps, tps_logged."""
+def windows(log: ServerLog) -> Any:
+    """Decoding between consecutive marks as a pandas frame: task, depth_tokens at its end, tps."""
     import pandas
 
-    return pandas.DataFrame(
-        [
-            {
-                "task": task.id,
-                "depth_tokens": window.depth_tokens,
-                "tokens": window.tokens,
-                "seconds": window.seconds,
-                "tps": window.tps,
-                "tps_logged": window.tps_logged,
-            }
-            for task in summary.tasks.values()
-            for window in task.windows
-        ],
-        columns=["task", "depth_tokens", "tokens", "seconds", "tps", "tps_logged"],
-    )
+    found = [
+        (task.id, task.context_tokens + after, (after - before) / (after_s - before_s))
+        for task in log.tasks.values()
+        if task.context_tokens is not None
+        for (before_s, before), (after_s, after) in itertools.pairwise(task.marks)
+        if after > before and after_s > before_s
+    ]
+    return pandas.DataFrame(found, columns=["task", "depth_tokens", "tps"])
 
 
-def spread(summary: Summary) -> list[dict[str, Any]]:
+def spread(log: ServerLog) -> list[dict[str, Any]]:
     """Decode speed of each task's windows: n, median and the middle 80 % (tokens per second)."""
-    grouped = windows(summary).groupby("task")
     return [
         {
-            "task": int(task),
+            "task": task,
             "windows": len(part),
-            "depth_tokens": f"{part.depth_tokens.min():.0f} to {part.depth_tokens.max():.0f}",
+            "depth_tokens": f"{part.depth_tokens.min()} to {part.depth_tokens.max()}",
             "median_tps": float(part.tps.median()),
             "p10_tps": float(part.tps.quantile(0.1)),
             "p90_tps": float(part.tps.quantile(0.9)),
         }
-        for task, part in grouped
+        for task, part in windows(log).groupby("task")
     ]
 
 
-def side_by_side(runs: Sequence[tuple[str, Summary, Task | None]]) -> list[dict[str, Any]]:
+def side_by_side(runs: Sequence[tuple[str, ServerLog, Task | None]]) -> list[dict[str, Any]]:
     """One row a quantity, one column a run; the task is the one that a run is about."""
-    lines: dict[str, list[Any]] = {}
-    for _, summary, task in runs:
-        for name, value in {
-            "start to ready (s)": summary.ready_s,
-            "of that, weights loaded at (s)": summary.weights_s,
-            "slots": summary.slots,
-            "context (tokens)": summary.context_tokens,
+    columns = {
+        label: {
+            "start to ready (s)": log.ready_s,
+            "of that, weights loaded at (s)": log.weights_s,
+            "slots": log.slots,
+            "context (tokens)": log.context_tokens,
             "video request: images": task and task.images,
             "video request: prompt (tokens)": task and task.context_tokens,
             "video request: prefill (tokens/s)": task and task.prefill_tps,
             "video request: answer (tokens)": task and task.decode_tokens,
             "video request: decode (tokens/s)": task and task.decode_tps,
-        }.items():
-            lines.setdefault(name, []).append(value)
-    labels = [label for label, _, _ in runs]
+        }
+        for label, log, task in runs
+    }
+    names = next(iter(columns.values()), {})
     return [
-        {"quantity": name, **dict(zip(labels, values, strict=True))}
-        for name, values in lines.items()
+        {"quantity": name, **{label: values[name] for label, values in columns.items()}}
+        for name in names
     ]
+
+
+def depth_sentence(log: ServerLog) -> str:
+    """What a run's own numbers say about decode speed at its shallowest and deepest task.
+
+    Rates as the log prints them, so that a reader finds them there again.
+    """
+    known = [
+        (task.depth_tokens, task.decode_tps_logged, task.id)
+        for task in log.finished
+        if task.depth_tokens and task.decode_tps_logged and not task.cached_prompt
+    ]
+    if not known or max(known)[0] < _APART * min(known)[0]:
+        return "Its requests stand at about one depth: it says nothing about decode against depth."
+    (low, fast, first), (high, slow, last) = min(known), max(known)
+    change = fast / slow
+    told = f"slower by a factor of {change:.1f}" if change >= 1.1 else "no slower"
+    return (
+        f"It decodes {fast:,.2f} tokens/s at a mean depth of {low:,.0f} tokens (task {first}) "
+        f"and {slow:,.2f} at {high:,.0f} (task {last}): {told}."
+    )
 
 
 def _rounded(value: float | None) -> float | None:

@@ -1,34 +1,27 @@
-"""One question to llama-server over /v1/chat/completions, its answer streamed.
-
-The fields are the article's: temperature, top_p, max_tokens, n 1, ignore_eos false. Its
-skip_special_tokens is unknown to llama-server and silently ignored there, so it is not sent.
-"""
+"""One question to llama-server over /v1/chat/completions, its answer streamed."""
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
 
 import requests
 
 from keyelab.errors import KeyelabError
-from keyelab.video import faults
 
-PATH = "/v1/chat/completions"
-_LOOPBACK = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
 _CONNECT_S = 10.0
+_KEY_VARIABLE = "LLAMA_API_KEY"  # llama-server reads its key from here as well
 
 
 @dataclass
 class Reply:
     """What came back. `ttft_s` runs from sending to the first text that is not empty.
 
-    `usage` and `timings` are the server's own (tokens, ms, tokens per second); `raw` is the whole
-    response in the form of an answer that was not streamed.
+    `usage` and `timings` are the server's own (tokens, ms, tokens per second).
     """
 
     answer: str = ""
@@ -38,37 +31,11 @@ class Reply:
     timings: dict[str, Any] = field(default_factory=dict)
     ttft_s: float | None = None
     total_s: float = 0.0
-    pieces: int = 0
-    raw: dict[str, Any] = field(default_factory=dict)
 
 
-def session_for(url: str) -> requests.Session:
-    """A session that never sends a loopback address to a proxy of the environment."""
-    session = requests.Session()
-    session.trust_env = urlsplit(url).hostname not in _LOOPBACK
-    return session
-
-
-def request_body(
-    messages: list[dict[str, Any]],
-    *,
-    model: str,
-    temperature: float,
-    top_p: float,
-    max_tokens: int,
-) -> dict[str, Any]:
-    """The JSON of the question."""
-    return {
-        "model": model,
-        "messages": messages,
-        "temperature": temperature,
-        "top_p": top_p,
-        "max_tokens": max_tokens,
-        "n": 1,
-        "ignore_eos": False,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+def live(text: str) -> None:
+    """Print a piece of an answer at once."""
+    print(text, end="", flush=True)
 
 
 def ask(
@@ -76,10 +43,10 @@ def ask(
     body: dict[str, Any],
     *,
     timeout_s: float,
-    on_token: Callable[[str, bool], None] | None = None,
-    server_log: str = "",
+    server_log: str,
+    on_text: Callable[[str], None] = lambda text: None,
 ) -> Reply:
-    """Send a question and return the whole reply; `on_token(text, is_reasoning)` sees it come.
+    """Send a question and return the whole reply; `on_text` hears each piece as it comes.
 
     An answer without text is a Reply too: `verify.answer_checks` judges it. Leaving this function
     closes the connection, which cancels the task in the server.
@@ -91,100 +58,103 @@ def ask(
     started = time.monotonic()
     reply = Reply()
     try:
-        with (
-            session_for(url) as session,
-            session.post(
-                url.rstrip("/") + PATH, json=body, stream=True, timeout=(_CONNECT_S, timeout_s)
-            ) as response,
-        ):
-            if not response.ok:
-                raise faults.refused(response.status_code, response.text, body)
-            whole = False
-            for event in _events(response):
-                now = time.monotonic() - started
-                if now > timeout_s:
-                    raise faults.too_late(timeout_s, reply.pieces)
-                if event is None:
-                    whole = True
-                elif event:
-                    _take(event, reply, now, on_token, body)
+        with requests.Session() as session:
+            session.trust_env = False  # a proxy of the environment has no business on this machine
+            if key := os.environ.get(_KEY_VARIABLE):
+                session.headers["Authorization"] = f"Bearer {key}"
+            with session.post(
+                f"{url}/v1/chat/completions",
+                json=body,
+                stream=True,
+                timeout=(_CONNECT_S, timeout_s),
+            ) as response:
+                for event in _events(response, body):
+                    reply.total_s = time.monotonic() - started
+                    if reply.total_s > timeout_s:
+                        raise requests.exceptions.Timeout
+                    _take(event, reply, on_text)
     except requests.exceptions.RequestException as error:
-        raise faults.lost(url, error, timeout_s, reply.pieces, server_log) from None
-    reply.total_s = time.monotonic() - started
-    if not whole and reply.finish_reason is None:
-        raise faults.cut_short(reply.pieces, server_log)
-    reply.raw["choices"] = [_choice(reply)]
+        raise _lost(url, error, timeout_s, reply, server_log) from None
+    if reply.finish_reason is None:
+        raise _lost(url, None, timeout_s, reply, server_log)
+    on_text("\n")
     return reply
 
 
-def _events(response: requests.Response) -> Iterator[dict[str, Any] | None]:
-    """Events of the stream: a dict each, empty for a comment ping, None at its proper end."""
-    if "json" in response.headers.get("Content-Type", ""):
-        yield _read(response.content)
-        yield None
-        return
-    chunked = "chunked" in response.headers.get("Transfer-Encoding", "").lower()
-    for line in response.iter_lines(chunk_size=None if chunked else 1):
-        kind, _, value = line.partition(b":")
-        value = value.strip()
-        if kind == b"data" and value == b"[DONE]":
-            yield None
-        elif kind == b"data" and value:
-            yield _read(value)
-        elif kind == b"error":
-            yield {"error": _read(value)}
-        else:
-            yield {}
+def _events(response: requests.Response, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The JSON of each event of the stream, {} for a ping; raises for an error of the server."""
+    if not response.ok or "json" in response.headers.get("Content-Type", ""):
+        raise _refused(response.status_code, response.text, body)
+    for line in response.iter_lines(chunk_size=None):
+        kind, _, value = line.partition(b": ")
+        event = json.loads(value) if value.startswith(b"{") else {}
+        if kind == b"error" or event.get("error"):
+            raise _refused(response.status_code, value.decode(), body)
+        yield event
 
 
-def _read(text: bytes) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict):
-        found = text[:120].decode(errors="replace")
-        raise KeyelabError(
-            f"expected JSON from {PATH}, found {found!r}",
-            "see what answers there: curl -i URL/health",
-        )
-    return content
-
-
-def _take(
-    event: dict[str, Any],
-    reply: Reply,
-    now_s: float,
-    on_token: Callable[[str, bool], None] | None,
-    body: dict[str, Any],
-) -> None:
-    if event.get("error"):
-        raise faults.refused(200, json.dumps(event), body)
+def _take(event: dict[str, Any], reply: Reply, on_text: Callable[[str], None]) -> None:
     reply.usage = event.get("usage") or reply.usage
     reply.timings = event.get("timings") or reply.timings
-    for key in ("id", "model", "created", "system_fingerprint", "usage", "timings"):
-        if event.get(key) is not None:
-            reply.raw[key] = event[key]
-    for choice in event.get("choices") or []:
+    for choice in event.get("choices", []):
         reply.finish_reason = choice.get("finish_reason") or reply.finish_reason
-        said = choice.get("delta") or choice.get("message") or {}
-        for key in ("reasoning_content", "content"):
-            text = said.get(key)
-            if not text:
-                continue
-            reply.pieces += 1
-            if reply.ttft_s is None:
-                reply.ttft_s = now_s
-            if key == "content":
-                reply.answer += text
-            else:
-                reply.reasoning += text
-            if on_token:
-                on_token(text, key != "content")
+        reasoning = choice["delta"].get("reasoning_content") or ""
+        answer = choice["delta"].get("content") or ""
+        if reply.ttft_s is None and (reasoning or answer):
+            reply.ttft_s = reply.total_s
+        if reasoning and not reply.reasoning:
+            on_text("[reasoning] ")
+        elif answer and reply.reasoning and not reply.answer:
+            on_text("\n[answer] ")
+        on_text(reasoning + answer)
+        reply.reasoning += reasoning
+        reply.answer += answer
 
 
-def _choice(reply: Reply) -> dict[str, Any]:
-    message = {"role": "assistant", "content": reply.answer}
-    if reply.reasoning:
-        message["reasoning_content"] = reply.reasoning
-    return {"index": 0, "finish_reason": reply.finish_reason, "message": message}
+def _refused(status: int, text: str, body: dict[str, Any]) -> KeyelabError:
+    """The server answered with an error, in its status or in a 200 body."""
+    try:
+        content = json.loads(text)
+        error = content.get("error", content)
+        message = error["message"]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        error, message = {}, text
+    needed, context = error.get("n_prompt_tokens"), error.get("n_ctx")
+    if needed and context:
+        return KeyelabError(
+            f"the prompt has {needed} tokens and the context of a slot {context}",
+            "lower video_test.max_frames or frame_size_px, or give each slot "
+            f"{needed + body['max_tokens']} tokens (prompt and answer): serve.context_tokens",
+        )
+    hints = {
+        401: f"export {_KEY_VARIABLE}=… as it was for 06_serve",
+        413: "lower video_test.max_frames, frame_size_px or jpeg_quality",
+        503: "wait until the server has loaded its model: keyelab status",
+    }
+    return KeyelabError(
+        f"expected an answer, found HTTP {status}: {' '.join(str(message).split())[:300]}",
+        hints.get(status, "read the server's log: the last lines name the cause"),
+    )
+
+
+def _lost(
+    url: str, error: Exception | None, timeout_s: float, reply: Reply, server_log: str
+) -> KeyelabError:
+    """No connection, or one that ended before the answer did."""
+    said = len(reply.answer + reply.reasoning)
+    so_far = f"after {said} characters of it" if said else "before its first word"
+    if "refused" in str(error) or isinstance(error, requests.exceptions.ConnectTimeout):
+        return KeyelabError(
+            f"expected the server of 06_serve at {url}, nothing listens there",
+            "start it: keyelab run --from serve, or its notebook",
+        )
+    if isinstance(error, requests.exceptions.Timeout) or "timed out" in str(error):
+        return KeyelabError(
+            f"expected the answer within {timeout_s:g} s, stopped waiting {so_far}",
+            "raise video_test.timeout_s, or lower max_frames or max_tokens",
+        )
+    return KeyelabError(
+        f"the connection was lost {so_far}: the server died or was stopped",
+        f"read why: tail -n 40 {server_log}; "
+        "a GGML_ASSERT on n_ubatch wants a larger --ubatch-size or smaller frames",
+    )

@@ -6,25 +6,20 @@ Equal bytes let the server's prompt cache recognise a frame; a data URI needs no
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keyelab.errors import KeyelabError, UsageError
-from keyelab.facts import FileFact, FrameFact
-from keyelab.files import sha256_file, shown
-from keyelab.video.probe import VideoInfo
-from keyelab.video.sample import Picture, Plan, take
+from keyelab.video.probe import VideoInfo, undecodable
+from keyelab.video.sample import Pick, take
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One encoded frame: number from 1, place in the video (None unknown), JPEG, size in px."""
+    """One encoded frame: number from 1, place in the video, JPEG, size in px."""
 
     number: int
-    index: int
-    requested_s: float | None
-    time_s: float | None
+    pick: Pick
     jpeg: bytes
     width: int
     height: int
@@ -37,101 +32,73 @@ class Frame:
 
 def collect(
     info: VideoInfo,
-    wanted: Plan,
+    picks: Sequence[Pick],
     *,
     size_px: int,
     jpeg_quality: int,
-    on_progress: Callable[[float | None, str], None] | None = None,
+    on_progress: Callable[[float | None, str], None] = lambda share, text: None,
 ) -> list[Frame]:
-    """Decode and encode the wanted frames, one at a time so that memory holds only JPEGs."""
-    frames = []
-    for number, picture in enumerate(take(info, wanted), 1):
-        frames.append(encode(picture, number, size_px=size_px, jpeg_quality=jpeg_quality))
-        if on_progress:
-            on_progress(min(1.0, number / wanted.count), f"frame {number} of {wanted.count}")
+    """Decode and encode the picked frames, one at a time so that memory holds only JPEGs.
+
+    Raises KeyelabError when none of them can be decoded.
+    """
+    frames: list[Frame] = []
+    for pick, rgb in take(info, picks):
+        frames.append(encode(rgb, pick, len(frames) + 1, size_px, jpeg_quality))
+        on_progress(len(frames) / len(picks), f"frame {len(frames)} of {len(picks)}")
+    if not frames:
+        raise undecodable(info.path, info.codec)
     return frames
 
 
-def encode(picture: Picture, number: int, *, size_px: int, jpeg_quality: int) -> Frame:
-    """JPEG of a picture, fitted into a square of `size_px` (0 keeps its size).
-
-    Raises UsageError for a quality outside 1 to 100 or a negative size.
-    """
+def encode(rgb: Any, pick: Pick, number: int, size_px: int, jpeg_quality: int) -> Frame:
+    """JPEG of a picture, fitted into a square of `size_px` (0 keeps its size)."""
     import cv2
 
-    if not 1 <= jpeg_quality <= 100 or size_px < 0:
-        raise UsageError(
-            "expected jpeg_quality from 1 to 100 and frame_size_px of at least 0, "
-            f"found {jpeg_quality} and {size_px}",
-            "set video_test.jpeg_quality and video_test.frame_size_px",
-        )
-    rgb = square(picture.rgb, size_px) if size_px else picture.rgb
+    if size_px:
+        rgb = square(rgb, size_px)
     bgr = cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR)
-    done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, jpeg_quality])
-    if not done:
-        raise KeyelabError(f"frame {number} could not be encoded as JPEG", "lower frame_size_px")
+    _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, jpeg_quality])
     height, width = rgb.shape[:2]
-    return Frame(
-        number=number,
-        index=picture.index,
-        requested_s=picture.requested_s,
-        time_s=picture.time_s,
-        jpeg=data.tobytes(),
-        width=width,
-        height=height,
-    )
+    return Frame(number, pick, data.tobytes(), width, height)
 
 
 def square(rgb: Any, size_px: int) -> Any:
     """`rgb` scaled to fit a square of `size_px`, its proportions kept, padded with black."""
     import cv2
-    import numpy
 
-    height, width = rgb.shape[:2]
-    if (height, width) == (size_px, size_px):
-        return rgb
-    scale = size_px / max(height, width)
-    inner = (max(1, round(width * scale)), max(1, round(height * scale)))
+    scale = size_px / max(rgb.shape[:2])
+    height, width = (max(1, round(side * scale)) for side in rgb.shape[:2])
+    top, left = (size_px - height) // 2, (size_px - width) // 2
     method = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-    scaled = cv2.resize(rgb, inner, interpolation=method)
-    canvas = numpy.zeros((size_px, size_px, 3), numpy.uint8)
-    left, top = (size_px - inner[0]) // 2, (size_px - inner[1]) // 2
-    canvas[top : top + inner[1], left : left + inner[0]] = scaled
-    return canvas
+    return cv2.copyMakeBorder(
+        cv2.resize(rgb, (width, height), interpolation=method),
+        top,
+        size_px - height - top,
+        left,
+        size_px - width - left,
+        cv2.BORDER_CONSTANT,
+    )
 
 
-def rows(frames: list[Frame]) -> list[dict[str, Any]]:
+def coverage(info: VideoInfo, asked: int, frames: Sequence[Frame]) -> float | None:
+    """Share of the duration that frames stand for: (last - first + T/asked) / T, at most 1."""
+    known = [frame.pick.time_s for frame in frames if frame.pick.time_s is not None]
+    if not known or not info.duration_s:
+        return None
+    return min(1.0, (max(known) - min(known)) / info.duration_s + 1 / asked)
+
+
+def rows(frames: Sequence[Frame]) -> list[dict[str, Any]]:
     """The frames as table rows."""
     return [
         {
             "frame": frame.number,
-            "index in the video": frame.index,
-            "requested (s)": frame.requested_s,
-            "obtained (s)": frame.time_s,
+            "index in the video": frame.pick.index,
+            "requested (s)": frame.pick.requested_s,
+            "obtained (s)": frame.pick.time_s,
             "size": f"{frame.width} × {frame.height} px",
             "JPEG (bytes)": len(frame.jpeg),
         }
         for frame in frames
     ]
-
-
-def facts(info: VideoInfo, frames: list[Frame], share: float | None) -> dict[str, Any]:
-    """What VideoFacts keeps of the video and its frames; `share` is the coverage (0 to 1)."""
-    return {
-        "video": FileFact(
-            path=shown(info.path),
-            sha256=sha256_file(info.path),
-            size_bytes=info.path.stat().st_size,
-        ),
-        "duration_s": info.duration_s,
-        "coverage": share,
-        "frames": [
-            FrameFact(
-                index=frame.index,
-                requested_s=frame.requested_s,
-                time_s=frame.time_s,
-                jpeg_bytes=len(frame.jpeg),
-            )
-            for frame in frames
-        ],
-    }

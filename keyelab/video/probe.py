@@ -1,32 +1,45 @@
-"""What a video file is: codec, size, rate and duration, read from its packets, not its promises.
+"""What a video file is: codec, size and the time of each frame, from its packets.
 
 Containers state frame counts, rates and durations that are missing or wrong (0, NaN, 1000 fps, a
-count of -1.9e14). Every packet is looked at once, undecoded: time stamps that are there and
-strictly increase give duration and rate; otherwise both are None and frames are only counted.
+count of -1.9e14). Every packet is looked at once, undecoded: time stamps that are all there and
+all different say when each frame is shown; otherwise times are unknown and frames only counted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import re
+import shlex
 import statistics
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from keyelab.errors import KeyelabError
 from keyelab.files import shown
-from keyelab.video.refusal import refuse_early, undecodable, unreadable
+
+_KINDS = (  # by a file's first bytes
+    (rb"\Z", "0 bytes", "copy or record the file again"),
+    (rb"version https://git-lfs", "a Git LFS pointer", "git lfs pull"),
+    (rb"\s*<", "a web page", "download the file itself again"),
+    (
+        rb"....ftyp",
+        "an MP4 without its index (moov), as an interrupted recording or copy leaves it",
+        "copy the file again, or rebuild the index: untrunc good.mp4 broken.mp4",
+    ),
+    (rb"", "a file that FFmpeg cannot read", "set video_test.video to another file"),
+)
 
 
 @dataclass(frozen=True)
 class VideoInfo:
-    """A video that can be opened and decoded; None is unknown.
+    """A video that can be opened; None is unknown.
 
-    `start_s` is the first frame's time stamp and `duration_s` runs from it to the end of the last
-    frame; `stated_duration_s` is the container's own word. `rotation_deg` is counterclockwise.
+    `stamps` are the frames' time stamps in the order they are shown, in units of `tick_s` seconds;
+    empty when they cannot be used. `duration_s` runs from the first frame to the end of the last;
+    `stated_duration_s` is the container's own word.
     """
 
     path: Path
@@ -35,64 +48,71 @@ class VideoInfo:
     width: int
     height: int
     frames: int
-    fps: float | None
+    stamps: tuple[int, ...]
+    tick_s: float
     duration_s: float | None
-    start_s: float
     stated_duration_s: float | None
-    variable_rate: bool | None
-    rotation_deg: int
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The frame times of a file (seconds), or why they cannot be used (all None)."""
-
-    start_s: float = 0.0
-    duration_s: float | None = None
-    fps: float | None = None
-    variable_rate: bool | None = None
 
 
 def probe(path: Path) -> VideoInfo:
-    """Read what a video file is and prove that its first frame decodes.
+    """Read what a video file is.
 
-    Raises KeyelabError: not there, 0 bytes, Git LFS pointer, no index (moov), not a video, no
-    video stream, a codec that this PyAV cannot decode.
+    Raises KeyelabError: no file, 0 bytes, Git LFS pointer, web page, an MP4 without its index, not
+    a video, no video stream, no frames.
     """
     import av
 
-    refuse_early(path)
+    if not path.is_file():
+        raise KeyelabError(
+            f"expected a video at {shown(path)}, found no file there",
+            "set video_test.video to an existing file; empty makes a demo clip",
+        )
     try:
         with opened(path) as container:
-            stream = _video_stream(path, container)
-            first = _first_frame(path, container, stream)
-            codec = stream.codec_context.name
-            kind = container.format.name
-            stated_s = container.duration / 1_000_000 if (container.duration or 0) > 0 else None
-            width, height, rotation = first.width, first.height, int(first.rotation)
-        with opened(path) as container:
-            stream = _video_stream(path, container)
-            stamps, last_s = _stamps(container, stream)
-    except av.error.FFmpegError as error:
-        raise unreadable(path, error) from None
-    clock = read_clock(stamps, last_s)
-    return VideoInfo(
-        path=path,
-        container=kind,
-        codec=codec,
-        width=width,
-        height=height,
-        frames=len(stamps),
-        fps=clock.fps,
-        duration_s=clock.duration_s,
-        start_s=clock.start_s,
-        stated_duration_s=stated_s,
-        variable_rate=clock.variable_rate,
-        rotation_deg=rotation,
-    )
+            if not container.streams.video:
+                kinds = sorted({stream.type for stream in container.streams})
+                raise KeyelabError(
+                    f"expected a video stream in {shown(path)}, found {', '.join(kinds) or 'none'}",
+                    "set video_test.video to a file with pictures",
+                )
+            stream = container.streams.video[0]
+            packets = _packets(container, stream)
+            codec = stream.codec_context
+            if codec is None or not packets:
+                raise undecodable(path, codec.name if codec else "unknown")
+            stamps, length = clock(packets)
+            tick_s = float(stream.time_base or 0)
+            return VideoInfo(
+                path=path,
+                container=container.format.name,
+                codec=codec.name,
+                width=codec.width,
+                height=codec.height,
+                frames=len(packets),
+                stamps=stamps,
+                tick_s=tick_s,
+                duration_s=length * tick_s or None,
+                stated_duration_s=container.duration / 1e6 if container.duration else None,
+            )
+    except av.error.FFmpegError:
+        raise _unreadable(path) from None
 
 
-@contextmanager
+def clock(packets: Sequence[tuple[int | None, int | None]]) -> tuple[tuple[int, ...], float]:
+    """Sorted time stamps and total duration, from each packet's (time stamp, duration), in ticks.
+
+    The last frame stands as long as it says, else as long as the median one. Stamps that are
+    missing, equal or alone without a duration give () and 0.
+    """
+    stamps = sorted({stamp for stamp, _ in packets if stamp is not None})
+    if not stamps or len(stamps) < len(packets):
+        return (), 0.0
+    gaps = [later - earlier for earlier, later in itertools.pairwise(stamps)]
+    last = dict(packets)[stamps[-1]] or (statistics.median(gaps) if gaps else 0)
+    return (tuple(stamps), float(stamps[-1] - stamps[0] + last)) if last > 0 else ((), 0.0)
+
+
+@contextlib.contextmanager
 def opened(path: Path) -> Iterator[Any]:
     """The file opened by PyAV.
 
@@ -106,88 +126,48 @@ def opened(path: Path) -> Iterator[Any]:
         yield source
 
 
-def read_clock(stamps: list[float | None], last_s: float | None) -> Clock:
-    """Start, duration and rate from the packets' time stamps (seconds) in file order.
-
-    `last_s` is the stated length of the last frame; without it the median spacing is taken.
-    """
-    times = sorted(stamp for stamp in stamps if stamp is not None)
-    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-    if not times or len(times) < len(stamps) or (gaps and min(gaps) <= 0):
-        return Clock()
-    spacing = statistics.median(gaps) if gaps else None
-    length = last_s if last_s and last_s > 0 else spacing
-    if length is None:
-        return Clock(start_s=times[0])
-    duration_s = times[-1] - times[0] + length
-    variable = bool(gaps) and max(gaps) > 1.5 * min(gaps)
-    return Clock(times[0], duration_s, len(times) / duration_s, variable)
-
-
 def rows(info: VideoInfo) -> list[dict[str, Any]]:
     """The facts of a video as table rows."""
-    rate = "variable" if info.variable_rate else "constant"
+    gaps = [later - earlier for earlier, later in itertools.pairwise(info.stamps)]
+    steady = not gaps or max(gaps) <= 1.5 * min(gaps)
+    rate = info.duration_s and f"{info.frames / info.duration_s:.2f}"
     facts = {
         "file": shown(info.path),
         "container and codec": f"{info.container}, {info.codec}",
-        "picture": f"{info.width} × {info.height} px, rotated by {info.rotation_deg}°",
+        "picture": f"{info.width} × {info.height} px as stored",
         "duration (s)": info.duration_s,
         "duration stated (s)": info.stated_duration_s,
         "frames": info.frames,
-        "frames per second": None if info.fps is None else f"{info.fps:.2f}, {rate}",
+        "frames per second": rate and f"{rate}, {'constant' if steady else 'variable'}",
     }
     return [{"fact": name, "value": value} for name, value in facts.items()]
 
 
-def _video_stream(path: Path, container: Any) -> Any:
-    if not container.streams.video:
-        kinds = sorted({stream.type for stream in container.streams})
-        raise KeyelabError(
-            f"expected a video stream in {shown(path)}, found {', '.join(kinds) or 'no stream'}",
-            "set video_test.video to a file with pictures",
-        )
-    stream = container.streams.video[0]
-    if stream.codec_context is None:
-        raise undecodable(path, "unknown")
-    return stream
-
-
-def _first_frame(path: Path, container: Any, stream: Any) -> Any:
-    import av
-
-    packets = 0
-    for packet in container.demux(stream):
-        packets += packet.size > 0
-        try:
-            frames = packet.decode()
-        except av.error.FFmpegError:
-            continue
-        if frames:
-            return frames[0]
-    if packets:
-        raise undecodable(path, stream.codec_context.name)
-    raise KeyelabError(
-        f"expected frames in {shown(path)}, found a video stream without any",
-        "set video_test.video to another file",
+def undecodable(path: Path, codec: str) -> KeyelabError:
+    """No frame of the video can be decoded."""
+    return KeyelabError(
+        f"expected frames of {shown(path)} to decode, found none that do (codec {codec})",
+        f"convert it: ffmpeg -i {shlex.quote(shown(path))} -c:v libx264 -pix_fmt yuv420p new.mp4",
     )
 
 
-def _stamps(container: Any, stream: Any) -> tuple[list[float | None], float | None]:
-    """Presentation times (s) of the packets in file order, and the length of the last frame."""
+def _packets(container: Any, stream: Any) -> list[tuple[int | None, int | None]]:
+    """Time stamp and duration (ticks) of each packet, in file order."""
     import av
 
-    base = stream.time_base or Fraction(1)
-    stamps: list[float | None] = []
-    ends: dict[float, float] = {}
-    try:
+    found = []
+    with contextlib.suppress(av.error.FFmpegError):  # a cut file holds what was read so far
         for packet in container.demux(stream):
-            if packet.size == 0 or packet.is_discard:
-                continue
-            stamp = None if packet.pts is None else float(packet.pts * base)
-            stamps.append(stamp)
-            if stamp is not None and packet.duration:
-                ends[stamp] = float(packet.duration * base)
-    except av.error.FFmpegError:
-        pass  # a cut file: what was read so far is what it holds
-    known = [stamp for stamp in stamps if stamp is not None]
-    return stamps, ends.get(max(known)) if known else None
+            if packet.size and not packet.is_discard:
+                found.append((packet.pts, packet.duration))
+    return found
+
+
+def _unreadable(path: Path) -> KeyelabError:
+    """Why FFmpeg cannot open a file."""
+    with path.open("rb") as stream:
+        head = stream.read(64)
+    found, remedy = next(
+        (found, remedy) for start, found, remedy in _KINDS if re.match(start, head, re.DOTALL)
+    )
+    return KeyelabError(f"expected a video in {shown(path)}, found {found}", remedy)

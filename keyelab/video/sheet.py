@@ -31,7 +31,7 @@ def contact_sheet(frames: Sequence[Frame], path: Path, title: str) -> Path:
     for axes, frame in zip(grid, frames, strict=False):
         picture = cv2.imdecode(numpy.frombuffer(frame.jpeg, numpy.uint8), cv2.IMREAD_COLOR)
         axes.imshow(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), interpolation="antialiased")
-        time = "time unknown" if frame.time_s is None else f"{frame.time_s:.2f} s"
+        time = "time unknown" if frame.pick.time_s is None else f"{frame.pick.time_s:.2f} s"
         axes.set_title(f"{frame.number} · {time}", fontsize=8, pad=3)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=130, facecolor="white")

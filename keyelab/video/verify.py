@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from keyelab.checks import Check, check
+from keyelab.facts import FileFact, FrameFact, VideoFacts
+from keyelab.files import sha256_file, shown
+from keyelab.params import VideoTest
 from keyelab.video.chat import Reply
-from keyelab.video.frame import Frame
+from keyelab.video.frame import Frame, coverage
 from keyelab.video.probe import VideoInfo
-from keyelab.video.sample import Plan
-from keyelab.video.tokens import plausible
+from keyelab.video.sample import Pick
 
 _LEAST_COVERAGE = 0.9
 
 
-def sample_checks(
-    info: VideoInfo, wanted: Plan, frames: Sequence[Frame], share: float | None
-) -> list[Check]:
+def sample_checks(info: VideoInfo, picks: Sequence[Pick], frames: Sequence[Frame]) -> list[Check]:
     """Whether the frames stand for the whole video."""
+    share = coverage(info, len(picks), frames)
     held, stated = info.duration_s, info.stated_duration_s
-    cut = held is not None and stated is not None and held < _LEAST_COVERAGE * stated
     checks = [
         check(
             "coverage of the video",
@@ -31,87 +32,89 @@ def sample_checks(
         ),
         check(
             "frames sent",
-            len(frames) == wanted.count,
-            expected=f"{wanted.count} of the {info.frames} in the file",
+            len(frames) == len(picks),
+            expected=f"{len(picks)} of the {info.frames} in the file",
             found=f"{len(frames)}",
             remedy="some frames stand still or cannot be decoded: the table shows which are there",
             warn=True,
         ),
     ]
-    if cut:
-        checks.append(
-            check(
-                "video is whole",
-                False,
-                expected=f"{stated:.2f} s, as the file states",
-                found=f"{held:.2f} s",
-                remedy="the file is cut, or its sound is longer than its pictures: copy it again",
-                warn=True,
-            )
+    if held and stated:
+        whole = check(
+            "video is whole",
+            held >= _LEAST_COVERAGE * stated,
+            expected=f"{stated:.2f} s, as the file states",
+            found=f"{held:.2f} s",
+            remedy="the file is cut, or its sound is longer than its pictures: copy it again",
+            warn=True,
         )
+        checks.append(whole)
     return checks
 
 
 def answer_checks(reply: Reply, *, expect: str, max_tokens: int) -> list[Check]:
     """Whether there is a whole answer with the expected words in it."""
-    spent = reply.usage.get("completion_tokens", max_tokens)
-    starved = not reply.answer.strip() and bool(reply.reasoning.strip())
+    answer = " ".join(reply.answer.split())
+    thought = "only reasoning" if reply.reasoning.strip() else "no text at all"
     checks = [
         check(
             "answer",
-            bool(reply.answer.strip()),
+            bool(answer),
             expected="text",
-            found=_empty(reply, spent) if not reply.answer.strip() else _short(reply.answer),
-            remedy=f"raise video_test.max_tokens above {spent}"
-            if starved
-            else "read the raw response in the run's logs/",
+            found=answer[:160] or thought,
+            remedy=f"the reasoning took all tokens: raise video_test.max_tokens above {max_tokens}"
+            if reply.finish_reason == "length"
+            else "look at the frames and at the server's log",
         ),
         check(
             "finish reason",
-            reply.finish_reason == "stop" if reply.finish_reason else None,
+            reply.finish_reason == "stop",
             expected="stop",
-            found=reply.finish_reason or "unknown",
-            remedy=f"the answer was cut: raise video_test.max_tokens above {spent}",
+            found=str(reply.finish_reason),
+            remedy=f"the answer was cut: raise video_test.max_tokens above {max_tokens}",
         ),
     ]
     if expect:
-        checks.append(
-            check(
-                "expected words",
-                expect.casefold() in reply.answer.casefold(),
-                expected=f"an answer with {expect!r}",
-                found=_short(reply.answer) or "no answer",
-                remedy="look at the contact sheet: does the clip show it? "
-                "Then suspect frame order, colour order, frame size and the chat template",
-            )
+        words = check(
+            "expected words",
+            expect.casefold() in reply.answer.casefold(),
+            expected=f"an answer with {expect!r}",
+            found=answer[:160] or thought,
+            remedy="look at the contact sheet: does the clip show it? "
+            "Then suspect frame order, colour order, frame size and the chat template",
         )
+        checks.append(words)
     return checks
 
 
-def vision_check(frames: Sequence[Frame], per_frame: float | None) -> Check:
-    """Whether the prompt grew by what the frames must cost."""
-    fewest, most = plausible(frames)
+def vision_check(frames: Sequence[Frame], prompt_tokens: int | None) -> Check:
+    """Whether the prompt is long enough to hold every frame.
+
+    A native-resolution projector makes one token of a square of 28 (Keye, Qwen2.5-VL) or 32
+    (Qwen3-VL) px, so that the larger square gives the fewest tokens. Frames merged in pairs, as
+    llama.cpp b9631 to b10502 does without text between them, fall below. The text counts in favour.
+    """
+    width, height = frames[0].width, frames[0].height
+    fewest = max(8, (width // 32) * (height // 32)) * len(frames)
     return check(
-        "vision tokens a frame",
-        None if per_frame is None else fewest <= per_frame <= most,
-        expected=f"{fewest} to {most} for {frames[0].width} × {frames[0].height} px",
-        found="unknown" if per_frame is None else f"{per_frame:.1f}",
-        remedy="too few: frames were merged or dropped, set video_test.frame_text; "
-        "otherwise the projector resizes, see --image-max-tokens",
+        "every frame is in the prompt",
+        None if prompt_tokens is None else prompt_tokens >= fewest,
+        expected=f"at least {fewest} tokens for {len(frames)} frames of {width} × {height} px",
+        found="unknown" if prompt_tokens is None else f"{prompt_tokens}",
+        remedy="frames were merged: set video_test.frame_text; "
+        "or the server shrinks them: see --image-max-tokens",
         warn=True,
     )
 
 
-def rows(reply: Reply, per_frame: float | None) -> list[dict[str, Any]]:
+def rows(reply: Reply) -> list[dict[str, Any]]:
     """What the question cost, as the client and the server measured it."""
     usage, timings = reply.usage, reply.timings
-    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
     measures = {
-        "first text after (s)": None if reply.ttft_s is None else f"{reply.ttft_s:.3f}",
-        "whole answer after (s)": f"{reply.total_s:.3f}",
+        "first text after (s)": reply.ttft_s and round(reply.ttft_s, 3),
+        "whole answer after (s)": round(reply.total_s, 3),
         "prompt (tokens)": usage.get("prompt_tokens"),
-        "of that, from the prompt cache": cached,
-        "vision tokens a frame": per_frame,
+        "of that, from the prompt cache": timings.get("cache_n"),
         "answer (tokens)": usage.get("completion_tokens"),
         "server: prompt (ms)": timings.get("prompt_ms"),
         "server: answer (ms)": timings.get("predicted_ms"),
@@ -120,27 +123,28 @@ def rows(reply: Reply, per_frame: float | None) -> list[dict[str, Any]]:
     return [{"measure": name, "value": value} for name, value in measures.items()]
 
 
-def answer_facts(reply: Reply) -> dict[str, Any]:
-    """What VideoFacts keeps of the reply."""
-    return {
-        "answer": reply.answer,
-        "reasoning": reply.reasoning,
-        "finish_reason": reply.finish_reason,
-        "ttft_s": reply.ttft_s,
-        "total_s": reply.total_s,
-        "usage": reply.usage,
-        "timings": reply.timings,
-    }
-
-
-def _empty(reply: Reply, spent: int) -> str:
-    if not reply.reasoning.strip():
-        return "no text at all"
-    if reply.finish_reason == "length":
-        return f"no final answer: token limit used up by reasoning ({spent})"
-    return f"no final answer, only reasoning ({spent} tokens)"
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 160 else line[:157] + "…"
+def facts(
+    info: VideoInfo, picks: Sequence[Pick], frames: Sequence[Frame], params: VideoTest, reply: Reply
+) -> VideoFacts:
+    """What is kept of the question and its answer."""
+    return VideoFacts(
+        video=FileFact(
+            path=shown(info.path),
+            sha256=sha256_file(info.path),
+            size_bytes=info.path.stat().st_size,
+        ),
+        duration_s=info.duration_s,
+        frames=[
+            FrameFact(
+                index=frame.pick.index,
+                requested_s=frame.pick.requested_s,
+                time_s=frame.pick.time_s,
+                jpeg_bytes=len(frame.jpeg),
+            )
+            for frame in frames
+        ],
+        coverage=coverage(info, len(picks), frames),
+        prompt=params.prompt,
+        expected=params.expect,
+        **dataclasses.asdict(reply),
+    )

@@ -37,7 +37,9 @@ def find_server() -> Path:
     if named:
         found = [Path(named) / "llama-server"]
     else:
-        found = sorted(ROOT.glob("work/builds/*/bin/llama-server"), key=lambda p: p.stat().st_mtime)
+        built = ROOT.glob("work/builds/*/bin/llama-server")
+        real = [path for path in built if path.read_bytes()[:4] == b"\x7fELF"]  # not the fake one
+        found = sorted(real, key=lambda path: path.stat().st_mtime)
     if not found or not found[-1].is_file():
         pytest.fail(
             "no llama-server: set KEYELAB_BIN to the folder that holds it, "

@@ -8,9 +8,8 @@ import cv2
 import numpy
 import pytest
 
-from keyelab.perf.article import article_summary
 from keyelab.perf.plots import depth_plot, segments, timeline_plot
-from keyelab.perf.summary import Summary, read_summary
+from keyelab.perf.reader import ARTICLE_LOG, ServerLog, read_log
 
 DATA = Path(__file__).parents[2] / "data" / "perf"
 
@@ -25,23 +24,25 @@ def colours(path: Path) -> set[tuple[int, int, int]]:
 @pytest.mark.parametrize("draw", [depth_plot, timeline_plot])
 def test_real_empty_and_interleaved_runs_can_be_drawn(tmp_path: Path, draw: object) -> None:
     runs = [
-        ("this run", read_summary(DATA / "b10019_cpu_demo.log")),
-        ("interleaved", read_summary(DATA / "interleaved.log")),
-        ("nothing", Summary()),
+        ("this run", read_log(DATA / "b10019_cpu_demo.log")),
+        ("interleaved", read_log(DATA / "interleaved.log")),
+        ("nothing", ServerLog()),
     ]
-    for number in (1, 2, 3):
-        path = draw(tmp_path / f"{number}.png", runs[-number:])  # type: ignore[operator]
+    for number in (0, 1):
+        path = draw(tmp_path / f"{number}.png", runs[number : number + 2])  # type: ignore[operator]
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_both_runs_are_on_the_depth_plot(tmp_path: Path) -> None:
-    ours = read_summary(DATA / "b10019_cpu_demo.log")
-    path = depth_plot(tmp_path / "d.png", [("this run", ours), ("the article", article_summary())])
+    ours = read_log(DATA / "b10019_cpu_demo.log")
+    path = depth_plot(
+        tmp_path / "d.png", [("this run", ours), ("the article", read_log(ARTICLE_LOG))]
+    )
     assert {(0, 114, 178), (213, 94, 0)} <= colours(path)
 
 
 def test_parts_of_a_request_stand_one_after_the_other() -> None:
-    parts = segments(article_summary().tasks[292])
+    parts = segments(read_log(ARTICLE_LOG).tasks[292])
     kinds = [kind for kind, _, _ in parts]
     assert kinds == ["queue", "prompt", *["image encode and prefill"] * 9, "decode"]
     by_kind = {kind: (start, length) for kind, start, length in parts}
@@ -51,6 +52,6 @@ def test_parts_of_a_request_stand_one_after_the_other() -> None:
 
 
 def test_an_unfinished_request_is_drawn_as_such() -> None:
-    parts = segments(article_summary().tasks[343])
+    parts = segments(read_log(ARTICLE_LOG).tasks[343])
     assert [kind for kind, _, _ in parts] == ["queue", "not finished"]
     assert parts[1][2] == pytest.approx(26.49, abs=0.01)

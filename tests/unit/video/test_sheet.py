@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from keyelab.video.frame import encode
-from keyelab.video.sample import Picture
+from keyelab.video.sample import Pick
 from keyelab.video.sheet import contact_sheet
 
 
@@ -17,7 +17,7 @@ from keyelab.video.sheet import contact_sheet
 def test_every_frame_is_on_the_sheet(tmp_path: Path, count: int) -> None:
     red = numpy.full((96, 128, 3), (220, 20, 20), numpy.uint8)
     frames = [
-        encode(Picture(i, None, None if i else 0.25, red), i + 1, size_px=0, jpeg_quality=95)
+        encode(red, Pick(i, i, None, None if i else 0.25), i + 1, size_px=0, jpeg_quality=95)
         for i in range(count)
     ]
     path = contact_sheet(frames, tmp_path / "深 frames.png", "clip 100%.mp4")

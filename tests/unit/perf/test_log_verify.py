@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from keyelab.facts import FileFact, VideoFacts
-from keyelab.perf.article import article_summary
-from keyelab.perf.client import client_checks, find_task, log_checks, main_task
-from keyelab.perf.summary import Summary, read_summary
+from keyelab.perf.reader import ARTICLE_LOG, ServerLog, read_log
+from keyelab.perf.verify import client_checks, find_task, log_checks, main_task
 
 DATA = Path(__file__).parents[2] / "data" / "perf"
 TIMINGS = {"prompt_n": 66, "prompt_ms": 12.388, "predicted_n": 6, "predicted_ms": 1.097}
@@ -34,7 +33,7 @@ def video(total_s: float = 0.03, **timings: float) -> VideoFacts:
 
 
 def test_the_request_is_found_by_its_tokens_and_its_milliseconds() -> None:
-    log = read_summary(DATA / "b10019_cpu_demo.log")
+    log = read_log(DATA / "b10019_cpu_demo.log")
     found = find_task(log, TIMINGS)
     assert found is log.finished[1]
     assert find_task(log, {**TIMINGS, "prompt_ms": 12.5}) is None
@@ -53,16 +52,16 @@ def test_a_request_that_the_log_does_not_hold_fails_and_no_timings_are_unknown()
 
 
 def test_the_main_request_of_the_article_is_its_video() -> None:
-    task = main_task(article_summary())
+    task = main_task(read_log(ARTICLE_LOG))
     assert task is not None
     assert task.id == 292
-    assert main_task(Summary()) is None
+    assert main_task(ServerLog()) is None
 
 
 def test_a_log_is_judged() -> None:
-    good = {item.name: item.status for item in log_checks(article_summary())}
+    good = {item.name: item.status for item in log_checks(read_log(ARTICLE_LOG))}
     assert set(good.values()) == {"ok"}
-    cut = {item.name: item.status for item in log_checks(read_summary(DATA / "speculative.log"))}
+    cut = {item.name: item.status for item in log_checks(read_log(DATA / "speculative.log"))}
     assert cut["context kept whole"] == "warned"
     assert cut["time of readiness"] == "unknown"
-    assert {i.name: i.status for i in log_checks(Summary())}["finished tasks"] == "failed"
+    assert {i.name: i.status for i in log_checks(ServerLog())}["finished tasks"] == "failed"

@@ -7,30 +7,27 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keyelab.perf.article import LOG
-from keyelab.perf.log import parse
 from keyelab.perf.plots import segments
-from keyelab.perf.summary import Summary, summarize
+from keyelab.perf.reader import ARTICLE_LOG, ServerLog, parse
 from keyelab.perf.table import rows, windows
 
-CONTENT = LOG.read_bytes()
+CONTENT = ARTICLE_LOG.read_bytes()
 LINES = CONTENT.decode().splitlines(keepends=True)
-TRUE = rows(summarize(parse(LINES)))
+TRUE = rows(parse(LINES))
 TASKS = {row["task"] for row in TRUE}
 FINISHED = {row["task"] for row in TRUE if row["state"] == "finished"}
 
 
-def read(lines: list[str]) -> Summary:
-    log = summarize(parse(lines))
+def read(lines: list[str]) -> ServerLog:
+    log = parse(lines)
     rows(log)
-    windows(log)
+    assert (windows(log).tps > 0).all()
     for task in log.tasks.values():
         segments(task)
-        assert all(window.seconds > 0 for window in task.windows)
     return log
 
 
-def nothing_made_up(log: Summary) -> None:
+def nothing_made_up(log: ServerLog) -> None:
     assert set(log.tasks) <= TASKS
     assert {task.id for task in log.finished} <= FINISHED
     for task in log.finished:
@@ -51,14 +48,6 @@ def test_cut_at_any_byte(end: int) -> None:
     log = read(CONTENT[:end].decode(errors="replace").splitlines(keepends=True))
     nothing_made_up(log)
     assert {task.id for task in log.tasks.values() if task.state == "cancelled"} <= {343}
-
-
-@settings(max_examples=60, deadline=None)
-@given(start=st.integers(0, len(CONTENT)), width=st.integers(20, 400))
-def test_flattened_and_wrapped_at_any_width(start: int, width: int) -> None:
-    text = " ".join(CONTENT[start:].decode(errors="replace").split())
-    pieces = [text[i : i + width] + "\n" for i in range(0, len(text), width)]
-    read(pieces)
 
 
 @settings(max_examples=60, deadline=None)

@@ -1,4 +1,4 @@
-"""The messages of a video question: frames as image_url parts, the question last.
+"""The request of a video question: frames as image_url parts, the question last.
 
 One user message holds every frame as a data URI and then one text part, as the article sends it.
 `frame_text` puts a text part before each frame. That is more than a label: llama.cpp b9631 to
@@ -14,7 +14,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from keyelab.errors import UsageError
+from keyelab.params import VideoTest
 from keyelab.video.frame import Frame
+
+
+def request(frames: Sequence[Frame], params: VideoTest, model: str) -> dict[str, Any]:
+    """The JSON of /v1/chat/completions: the article's fields, the answer streamed.
+
+    The article's skip_special_tokens is unknown to llama-server and silently ignored there, so it
+    is not sent.
+    """
+    return {
+        "model": model,
+        "messages": messages(frames, params.prompt, params.frame_text),
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "max_tokens": params.max_tokens,
+        "n": 1,
+        "ignore_eos": False,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
 
 
 def messages(frames: Sequence[Frame], prompt: str, frame_text: str = "") -> list[dict[str, Any]]:
@@ -34,24 +54,14 @@ def messages(frames: Sequence[Frame], prompt: str, frame_text: str = "") -> list
 
 def label(frame: Frame, frame_text: str) -> str:
     """`frame_text` with {number} and {time_s} of a frame filled in."""
-    known: dict[str, Any] = {"number": frame.number}
-    if frame.time_s is not None:
-        known["time_s"] = frame.time_s
+    known: dict[str, Any] = {"number": frame.number, "time_s": frame.pick.time_s}
+    if frame.pick.time_s is None:
+        del known["time_s"]
     try:
-        return frame_text.format_map(known)
-    except (KeyError, IndexError, ValueError, AttributeError) as error:
-        found = f"{frame_text!r} ({type(error).__name__}: {error})"
-        may = " and ".join(f"{{{name}}}" for name in known)
-        why = "" if "time_s" in known else "; the times of this video are unknown"
+        return frame_text.format(**known)
+    except (LookupError, ValueError, AttributeError):
         raise UsageError(
-            f"video_test.frame_text: expected {may} to be filled in, found {found}{why}",
+            f"video_test.frame_text: expected {' and '.join(known)} in braces, "
+            f"found {frame_text!r}",
             "example: frame_text: 'Frame {number}:'",
         ) from None
-
-
-def without_pictures(content: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same messages with their text parts only (to count what the text costs)."""
-    return [
-        {**message, "content": [part for part in message["content"] if part["type"] == "text"]}
-        for message in content
-    ]
