@@ -121,8 +121,10 @@ def opened(path: Path) -> Iterator[Any]:
     """
     import av
 
-    options = {"protocol_whitelist": "file"}
-    with av.open(f"file:{path.absolute()}", options=options, metadata_errors="replace") as source:
+    words: dict[str, Any] = {"options": {"protocol_whitelist": "file"}}
+    if int(av.__version__.split(".")[0]) < 19:  # 19 took the option away
+        words["metadata_errors"] = "replace"
+    with av.open(f"file:{path.absolute()}", **words) as source:
         yield source
 
 
