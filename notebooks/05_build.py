@@ -39,7 +39,7 @@ jobs: int = 0  # parallel compile jobs; 0 is one a core
 reuse: bool = True  # take a finished build of the same inputs
 
 # %%
-from keyelab.build import cache, gate, plan, result, run, toolchain
+from keyelab.build import gate, plan, result, run, toolchain
 from keyelab.facts import EnvFacts, HeaderFacts, SourceFacts
 from keyelab.record import nb
 
@@ -70,7 +70,7 @@ step.code(tools.compiler, "text", summary="compilers")
 
 # %%
 step.code(the_plan.command)
-step.table(plan.planned_options(the_plan))
+step.table({"option": name, "value": value} for name, value in the_plan.options.items())
 
 # %% [markdown]
 # ## Do
@@ -84,15 +84,12 @@ step.table(plan.planned_options(the_plan))
 # the system killed for lack of memory prints many lines after the one that counts.
 
 # %%
-finished = None
+reused = False
 if not step.dry_run:
-    plan.check_tree(the_plan, source.tree_sha256)
-    with step.progress("compile") as bar, cache.locked(the_plan, bar) as lock:
-        finished = cache.finished(the_plan) if step.params.reuse else None
-        if finished is None:
-            cache.begin(the_plan)
-            run.build(the_plan, env, step.log(), bar, [lock])
-    step.say(f"Build `{the_plan.key[:16]}`: {'taken as it was' if finished else 'compiled'}.")
+    plan.check_tree(the_plan)
+    with step.progress("compile") as bar:
+        reused = run.build(the_plan, env, step.log(), bar, step.params.reuse)
+    step.say(f"Build `{the_plan.key[:16]}`: {'taken as it was' if reused else 'compiled'}.")
 
 # %% [markdown]
 # ## Verify
@@ -105,7 +102,10 @@ if not step.dry_run:
 if not step.dry_run:
     seen = result.look(the_plan, env)
     step.add_checks(result.checks(the_plan, seen))
-    step.table(result.rows(seen))
+    step.table(
+        {"file": name, "MiB": fact.size_bytes / 2**20, "sha256": fact.sha256[:12]}
+        for name, fact in seen.binaries.items()
+    )
 
 # %% [markdown]
 # On a GPU, ggml's own `test-backend-ops` then compares the kernels with the CPU's results. It is
@@ -115,9 +115,9 @@ if not step.dry_run:
 # %%
 if not step.dry_run:
     with step.progress("kernel gate") as bar:
-        tallies, verdicts = gate.run(the_plan, seen, env, step.log("gate"), bar)
+        cases, verdicts = gate.run(the_plan, seen, env, step.log("gate"), bar)
     step.add_checks(verdicts)
-    step.table([vars(tally) for tally in tallies] if tallies else [])
+    step.table(cases)
 
 # %% [markdown]
 # ## Result and next step
@@ -127,7 +127,8 @@ if not step.dry_run:
 
 # %%
 if not step.dry_run:
-    cache.keep(the_plan, seen, step.checks)
-    step.finish(cache.facts(the_plan, seen, reused=finished is not None))
+    facts = result.facts(the_plan, seen, reused)
+    result.keep(the_plan, facts, step.checks)
+    step.finish(facts)
 else:
     step.finish()

@@ -47,18 +47,18 @@ keep_server: bool = False  # leave the server running after a whole run
 
 # %%
 from keyelab.facts import BuildFacts, EnvFacts, ModelFacts
-from keyelab.files import located
 from keyelab.record import nb
-from keyelab.serving import attest, command, flags, lifecycle, summary
+from keyelab.serving import attest, command, lifecycle, state
 
 step = nb.begin("serve", globals())
 
 # %% [markdown]
 # ## Preflight
 #
-# Flags of llama-server come and go between versions, and an unknown one ends it at once. So this
-# binary's own `--help` is read first, and the command is built from what it knows. Variables named
-# `LLAMA_ARG_…` are taken out of the server's environment: they set flags that no record shows.
+# The command is built from the parameters and from the files of phases 02 and 05. An argument in
+# `extra_args` that a parameter sets is refused; one that this llama-server does not take ends it
+# at once, and the error names it. Variables named `LLAMA_ARG_…` are taken out of the server's
+# environment: they set flags that no record shows.
 
 # %%
 plan = None
@@ -66,9 +66,8 @@ if not step.dry_run:
     env = step.environment(step.facts("env_check", EnvFacts).environment)
     build = step.facts("build", BuildFacts)
     model = step.facts("model_fetch", ModelFacts)
-    known = flags.of(located(build.binaries["llama-server"].path), env)
-    plan = command.make(step.params, build, model, known, env)
-step.code(plan.command(plan.port) if plan else command.sketch(step.params))
+    plan = command.make(step.params, build, model, env)
+step.code(plan.command(step.params.port) if plan else command.sketch(step.params))
 
 # %% [markdown]
 # `--log-verbosity 4` is there for phase 08: without it the lines on image encoding and devices stay
@@ -78,7 +77,9 @@ step.code(plan.command(plan.port) if plan else command.sketch(step.params))
 # Servers that this work folder knows of, from this run or an earlier one:
 
 # %%
-step.table(summary.rows(step.workdir), ["port", "pid", "state", "started", "run"])
+known = state.all_states(step.workdir)
+columns = ["port", "pid", "running", "started", "run_dir"]
+step.table([vars(one) | {"running": state.is_running(one)} for one in known], columns)
 
 # %% [markdown]
 # ## Do
@@ -93,25 +94,28 @@ step.table(summary.rows(step.workdir), ["port", "pid", "state", "started", "run"
 # cause, and not after the time-out.
 
 # %%
-served = None
+server = None
 if plan:
     place = lifecycle.Place(step.workdir, step.run_dir, step.log("server"))
     with step.progress("load") as bar:
-        served = lifecycle.ensure(plan, env, place, step.params.ready_timeout_s, bar)
-    step.say(summary.started(served))
+        server = lifecycle.ensure(plan, env, place, step.params.ready_timeout_s, bar)
+    step.say(
+        f"Pid {server.pid} on port {server.port}, started {server.started} by `{server.run_dir}`, "
+        f"ready after {server.ready_s:.1f} s."
+    )
 
 # %% [markdown]
 # ## Verify
 #
-# A healthy answer proves only that something answers. The process that listens must be ours, its
-# command line as started, its model file, build, name, slots and context as planned, pictures
-# accepted, and its start-up log free of errors: a server that ran out of memory during warm-up
-# still says that it is healthy.
+# A healthy answer proves only that something answers. The process that listens must be the one
+# that was started, its build, model file, name, slots and context as planned, pictures accepted,
+# and its start-up log free of errors: a server that ran out of memory during warm-up still says
+# that it is healthy.
 
 # %%
-if served:
-    seen = attest.look(served.state)
-    step.add_checks(attest.checks(plan, served.state, seen))
+if server:
+    seen = attest.look(server)
+    step.add_checks(attest.checks(plan, server, seen))
 
 # %% [markdown]
 # ## Result and next step
@@ -119,8 +123,8 @@ if served:
 # The server runs. Talk to it, and stop it, with:
 
 # %%
-if served:
-    step.code(summary.how_to(served.state))
+if server:
+    step.code(command.example(plan, server.port))
 
 # %%
-step.finish(attest.facts(plan, served.state, seen) if served else None)
+step.finish(attest.facts(plan, server, seen) if server else None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from keyelab import shell
@@ -24,19 +24,10 @@ OPERATIONS = (
 # Matrix products of the weights that the recipe is for; quantized ones need another recipe.
 PRODUCTS = ("MUL_MAT", "MUL_MAT_ID")
 WEIGHTS = "type_a=(f32|f16|bf16),"
+OUTCOMES = ("OK", "FAIL", "not supported")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_CASE = re.compile(r"^  ([A-Z0-9_]+)\(.*\): .*?(OK|FAIL|not supported)")
+_CASE = re.compile(rf"^  ([A-Z0-9_]+)\(.*\): .*?({'|'.join(OUTCOMES)})", re.MULTILINE)
 _TOO_LARGE = re.compile(r"Launch params \(.*\) are larger than launch bounds")
-
-
-@dataclass
-class Tally:
-    """Cases of one operation: tested, failed, not supported by the backend."""
-
-    operation: str
-    tested: int = 0
-    failed: int = 0
-    unsupported: int = 0
 
 
 def run(
@@ -45,52 +36,43 @@ def run(
     env: Mapping[str, str],
     log: Path,
     on_progress: Callable[[float | None, str], None],
-) -> tuple[list[Tally], list[Check]]:
-    """Test the kernels of the first accelerator; CPU builds have none and get no verdict.
+) -> tuple[list[dict[str, object]], list[Check]]:
+    """Test the kernels of the first accelerator; returns table rows and the verdict.
 
-    Without an accelerator the verdict is unknown.
+    A CPU build has no such kernels and gets neither; without an accelerator it is unknown.
     """
     if KERNEL_GATE not in plan.programs:
         return [], []
     if not seen.devices:
-        return [], [_verdict(None, "no accelerator to test on", log)]
+        return [], [_verdict(None, "no card that this user can open: rocminfo, nvidia-smi", log)]
     device = seen.devices[0].split(":")[0]
-    gate = [str(plan.bin_dir / KERNEL_GATE), "test", "-b", device, "-o"]
-    passes = [[*gate, ",".join(OPERATIONS)], [*gate, ",".join(PRODUCTS), "-p", WEIGHTS]]
+    gate: list[str | Path] = [plan.bin_dir / KERNEL_GATE, "test", "-b", device, "-o"]
 
     def testing(line: str) -> None:
         if found := _CASE.match(_COLOUR.sub("", line)):
-            on_progress(None, found.group(1))
+            on_progress(None, found[1])
 
-    done = [shell.run(argv, env=env, log=log, on_line=testing, check=False) for argv in passes]
-    output = "".join(result.output for result in done)
-    status = next((result.returncode for result in done if result.returncode), 0)
-    tallies = parse(output)
-    cases, failed = sum(t.tested for t in tallies), sum(t.failed for t in tallies)
-    large = len(_TOO_LARGE.findall(output))
-    bad = [f"{t.operation} {t.failed} of {t.tested}" for t in tallies if t.failed]
-    found = f"{cases} cases on {device}, failing: {', '.join(bad) or 'none'}"
-    if large:
+    output, status = "", 0
+    for chosen in ([",".join(OPERATIONS)], [",".join(PRODUCTS), "-p", WEIGHTS]):
+        done = shell.run([*gate, *chosen], env=env, log=log, on_line=testing, check=False)
+        output, status = output + done.output, status or done.returncode
+    cases = parse(output)
+    tested = sum(cases.values()) - sum(n for (_, how), n in cases.items() if how == OUTCOMES[2])
+    failing = [f"{name} {n}" for (name, how), n in sorted(cases.items()) if how == "FAIL"]
+    found = f"{tested} cases on {device}, failing: {', '.join(failing) or 'none'}"
+    if large := len(_TOO_LARGE.findall(output)):
         found += f"; {large} launches above their bounds"
-    if status and not failed:
+    if status and not failing:
         found += f"; it ended with status {status}"
-    good = cases > 0 and not failed and not large and status == 0
-    return tallies, [_verdict(good, found, log)]
+    good = tested > 0 and not failing and not large and status == 0
+    names = sorted({name for name, _ in cases})
+    rows = [{"operation": name, **{how: cases[name, how] for how in OUTCOMES}} for name in names]
+    return rows, [_verdict(good, found, log)]
 
 
-def parse(output: str) -> list[Tally]:
-    """Count the cases in what test-backend-ops prints, one tally an operation."""
-    tallies: dict[str, Tally] = {}
-    for line in _COLOUR.sub("", output).splitlines():
-        if not (found := _CASE.match(line)):
-            continue
-        tally = tallies.setdefault(found.group(1), Tally(found.group(1)))
-        if found.group(2) == "not supported":
-            tally.unsupported += 1
-        else:
-            tally.tested += 1
-            tally.failed += found.group(2) == "FAIL"
-    return sorted(tallies.values(), key=lambda tally: tally.operation)
+def parse(output: str) -> Counter[tuple[str, str]]:
+    """Count the cases in what test-backend-ops prints, by operation and outcome."""
+    return Counter(_CASE.findall(_COLOUR.sub("", output)))
 
 
 def _verdict(good: bool | None, found: str, log: Path) -> Check:

@@ -2,119 +2,110 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import re
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from keyelab import shell
-from keyelab.build import cause as causes
-from keyelab.build import progress
+from keyelab.build import cause, result
 from keyelab.build.plan import BuildPlan
 from keyelab.errors import KeyelabError
 from keyelab.files import shown
 
 OnProgress = Callable[[float | None, str], None]
-# Old names that upstream's CMake ignores with a warning only.
-_RENAMED = {
-    "LLAMA_HIPBLAS": "GGML_HIP",
-    "GGML_HIPBLAS": "GGML_HIP",
-    "LLAMA_CUBLAS": "GGML_CUDA",
-    "LLAMA_CUDA": "GGML_CUDA",
-    "AMDGPU_TARGETS": "GPU_TARGETS",
-    "LLAMA_CURL": "LLAMA_OPENSSL",
-}
+_STEP = re.compile(r"^\[(\d+)/(\d+)\] (.*)")
+_OBJECT = re.compile(r"^(Building|Linking) .+? (?:object|executable|library|module) (\S+)")
 
 
 def build(
-    plan: BuildPlan,
-    env: Mapping[str, str],
-    log: Path,
-    on_progress: OnProgress,
-    pass_fds: Sequence[int] = (),
-) -> None:
-    """Configure and compile; everything printed goes to `log`.
+    plan: BuildPlan, env: Mapping[str, str], log: Path, on_progress: OnProgress, reuse: bool = True
+) -> bool:
+    """Configure and compile; with `reuse` a finished build is left as it is and True returned.
 
-    Raises KeyelabError with the first cause, also when an option of cmake_options was not used
-    or a program is missing although the exit status is 0.
+    Everything printed goes to `log`. Raises KeyelabError with the first cause, also when an
+    option of cmake_options was not used or a program is missing although the exit status is 0.
     """
-    environment = {**env, **plan.environment}
-    _drop_other_tree(plan)
-    plan.build_dir.mkdir(parents=True, exist_ok=True)
-    on_progress(0.0, "configuring")
-    configured = _run(plan.configure, "configure", environment, log, None, pass_fds)
-    check_options_used(plan, causes.unused_options(configured))
 
-    def compiling(line: str) -> None:
-        if step := progress.parse(line):
-            on_progress(step.fraction, step.text)
+    def tell(line: str) -> None:
+        if found := progress(line):
+            on_progress(*found)
 
-    said = _run(plan.compile, "compile", environment, log, compiling, pass_fds)
+    with locked(plan, on_progress) as lock:
+        if reuse and result.finished(plan):
+            return True
+        result.begin(plan)
+        on_progress(0.0, "configuring")
+        environment = {**env, **plan.environment}
+        for argv in (plan.configure, plan.compile):
+            done = shell.run(
+                argv, env=environment, log=log, on_line=tell, check=False, pass_fds=[lock]
+            )
+            if done.returncode != 0:
+                raise _failure(done, log)
+            _check_options_used(plan, done.output)
     missing = [name for name in plan.programs if not (plan.bin_dir / name).is_file()]
     if missing:
-        raise failure("compile", 0, said, log, f"no {', '.join(missing)} in {shown(plan.bin_dir)}")
-
-
-def check_options_used(plan: BuildPlan, unused: Sequence[str]) -> None:
-    """Refuse a build that ignores an option somebody asked for, or its backend switch.
-
-    keyelab's own LLAMA_BUILD_… switches may be unknown to an older tree; that is harmless.
-    """
-    wanted = {*plan.asked_options, "GGML_HIP", "GGML_CUDA", "GPU_TARGETS"}
-    ignored = [name for name in unused if name in wanted]
-    if not ignored:
-        return
-    renamed = [f"{name} is now {_RENAMED[name]}" for name in ignored if name in _RENAMED]
-    example = "set backend to hip and build.gpu_targets to gfx928 for a K100_AI"
-    raise KeyelabError(
-        f"expected CMake to use every option, it ignored {', '.join(ignored)}"
-        + (f" ({'; '.join(renamed)})" if renamed else ""),
-        f"take {'it' if len(ignored) == 1 else 'them'} out of build.cmake_options"
-        + (f"; {example}" if renamed else ", or see the names: cmake -LH"),
-    )
-
-
-def failure(
-    stage: str, returncode: int | None, output: str, log: Path, otherwise: str
-) -> KeyelabError:
-    """The error for a failed stage: first cause, its context, where the log is."""
-    found = causes.first(output)
-    status = "signal" if (returncode or 0) < 0 else "status"
-    ended = f"{stage} ended with {status} {abs(returncode or 0)}"
-    if found is None:
-        return KeyelabError(f"{ended}: {otherwise}; log: {shown(log)}", f"tail {shown(log)}")
-    context = "\n".join(f"  | {line}" for line in found.context.splitlines())
-    target = f" while making {found.target}" if found.target else ""
-    return KeyelabError(
-        f"{ended}, first cause ({found.kind}{target}): {found.line}\n{context}\n"
-        f"  log: {shown(log)}, line {found.line_number} of this command",
-        found.remedy if found.remedy != "read the whole log" else f"less {shown(log)}",
-    )
-
-
-def _run(
-    argv: Sequence[str],
-    stage: str,
-    env: Mapping[str, str],
-    log: Path,
-    on_line: Callable[[str], None] | None,
-    pass_fds: Sequence[int],
-) -> str:
-    result = shell.run(argv, env=env, log=log, on_line=on_line, check=False, pass_fds=pass_fds)
-    if result.returncode != 0:
-        said = [line for line in result.output.splitlines() if line.strip()]
-        raise failure(
-            stage, result.returncode, result.output, log, said[-1] if said else "it said nothing"
+        raise KeyelabError(
+            f"expected {', '.join(missing)} in {shown(plan.bin_dir)}, found none although ninja "
+            "ended with status 0",
+            f"less {shown(log)}",
         )
-    return result.output
+    return False
 
 
-def _drop_other_tree(plan: BuildPlan) -> None:
-    """CMake refuses a folder that was configured for a tree at another path: begin anew."""
-    cache = plan.build_dir / "CMakeCache.txt"
-    if not cache.is_file():
-        return
-    text = cache.read_text(encoding="utf-8", errors="replace")
-    home = re.search(r"^CMAKE_HOME_DIRECTORY:INTERNAL=(.*)$", text, re.MULTILINE)
-    if home is None or Path(home.group(1)).resolve() != plan.source.resolve():
-        shutil.rmtree(plan.build_dir)
+@contextlib.contextmanager
+def locked(plan: BuildPlan, on_progress: OnProgress) -> Iterator[int]:
+    """Hold a build folder against other writers; yields the descriptor for `pass_fds`.
+
+    A child that inherits it keeps the lock when this process dies, so a compiler left behind by
+    a killed kernel is waited for.
+    """
+    path = plan.build_dir.with_suffix(".lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_progress(None, f"waiting for the writer of this build: fuser {shown(path)}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock.fileno()
+
+
+def progress(line: str) -> tuple[float, str] | None:
+    """The share done (0 to 1) and what is being made, where a line of ninja's tells it."""
+    step = _STEP.match(line)
+    if step is None:
+        return None
+    done, total, what = int(step[1]), int(step[2]), step[3]
+    if made := _OBJECT.match(what):
+        verb = "compiling" if made[1] == "Building" else "linking"
+        what = f"{verb} {made[2].rsplit('/', 1)[-1].removesuffix('.o')}"
+    return done / max(total, 1), f"{done} of {total}: {what}"
+
+
+def _check_options_used(plan: BuildPlan, output: str) -> None:
+    # keyelab's own LLAMA_BUILD_… switches may be unknown to an older tree; that is harmless
+    wanted = {*plan.params.cmake_options, "GGML_HIP", "GGML_CUDA", "GPU_TARGETS"}
+    ignored = [name for name in cause.unused_options(output) if name in wanted]
+    if ignored:
+        raise KeyelabError(
+            f"expected CMake to use every option, it ignored {', '.join(ignored)}",
+            "take unknown names out of build.cmake_options (cmake -LH lists the known ones); "
+            "a card is chosen with backend and build.gpu_targets",
+        )
+
+
+def _failure(done: shell.Result, log: Path) -> KeyelabError:
+    ended = f"{Path(done.argv[0]).name} ended with status {done.returncode}"
+    found = cause.first(done.output)
+    if found is None:
+        said = done.output.strip().splitlines() or ["it said nothing"]
+        return KeyelabError(f"{ended}: {said[-1]}", f"less {shown(log)}")
+    context = "\n".join(f"  | {line}" for line in found.context.splitlines())
+    return KeyelabError(
+        f"{ended}, first cause: {found.line}\n{context}\n"
+        f"  log: {shown(log)}, line {found.number} of this command",
+        found.remedy or f"less {shown(log)}",
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,46 +23,28 @@ class Toolchain:
 NOT_ASKED = Toolchain("not asked in a dry run")
 
 
-def look(backend: str, env_facts: EnvFacts, env: Mapping[str, str]) -> Toolchain:
+def look(backend: str, host: EnvFacts, env: Mapping[str, str]) -> Toolchain:
     """Ask the compilers of a backend for their versions.
 
     For hip, HIPCXX and HIP_PATH come from `hipconfig -l` and `hipconfig -R`, as in llama.cpp's
-    docs/build.md. Raises ProgramMissing, CommandFailed, or KeyelabError when there is no C++
-    compiler.
+    docs/build.md. Raises KeyelabError without a C++ compiler, ProgramMissing without another.
     """
-    if env_facts.cxx is None:
+    if host.cxx is None:
         raise KeyelabError(
             "expected a C++ compiler in the facts of env_check, found none",
             "apt-get install g++, then: keyelab run --from env_check",
         )
-    cxx = located(env_facts.cxx) if "/" in env_facts.cxx else env_facts.cxx
-    versions = [_version(cxx, env)]
-    environment = {"CXX": str(cxx)}
+    environment = {"CXX": str(located(host.cxx))}
+    compilers = [environment["CXX"]]
     if backend == "hip":
-        hip = hip_environment(env)
-        versions.append(_version(hip["HIPCXX"], env))
-        environment |= hip
+        clang = Path(_said(["hipconfig", "-l"], env)) / "clang"
+        environment |= {"HIPCXX": str(clang), "HIP_PATH": _said(["hipconfig", "-R"], env)}
+        compilers.append(str(clang))
     if backend == "cuda":
-        versions.append(_version("nvcc", env))
+        compilers.append("nvcc")
+    versions = [_said([compiler, "--version"], env) for compiler in compilers]
     return Toolchain("\n".join(versions), environment)
 
 
-def hip_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """HIPCXX and HIP_PATH of the HIP toolkit on the PATH of `env`.
-
-    Raises ProgramMissing without hipconfig, KeyelabError when it names a compiler that is not
-    there.
-    """
-    folder = shell.run(["hipconfig", "-l"], env=env, timeout_s=30).output.strip()
-    root = shell.run(["hipconfig", "-R"], env=env, timeout_s=30).output.strip()
-    compiler = Path(folder) / "clang"
-    if not compiler.exists():
-        raise KeyelabError(
-            f"expected the HIP compiler at {compiler} (hipconfig -l), found no such file",
-            "load the toolkit's environment and try again: . /opt/dtk/env.sh && hipconfig -l",
-        )
-    return {"HIPCXX": str(compiler), "HIP_PATH": root}
-
-
-def _version(compiler: Path | str, env: Mapping[str, str]) -> str:
-    return shell.run([compiler, "--version"], env=env, timeout_s=30).output.strip()
+def _said(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    return shell.run(argv, env=env, timeout_s=30).output.strip()

@@ -3,59 +3,44 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from keyelab.files import project_root
 
-
-@dataclass(frozen=True)
-class Cause:
-    """The line of the log that tells the cause, and what to do."""
-
-    line: str
-    remedy: str
-
-
-_FETCH = "the file is damaged: keyelab run --from model_fetch"
-_SIGNS: tuple[tuple[re.Pattern[str], str], ...] = (
+_REMEDIES = (
     (
-        re.compile(r"not within the file bounds|corrupted or incomplete|invalid magic|bad magic"),
-        _FETCH,
+        r"not within the file bounds|corrupted or incomplete|(?:invalid|bad) magic|failed to open "
+        r"|has wrong shape",
+        "the model is missing or damaged: keyelab run --from model_fetch",
     ),
     (
-        re.compile(r"mismatch between text model"),
-        "the projector belongs to another model: set model_fetch.mmproj_file, then "
-        "keyelab run --from model_fetch",
+        r"mismatch between text model|(?i:failed to load CLIP model)|unknown projector type",
+        "the projector does not fit the model, or needs a newer source: set "
+        "model_fetch.mmproj_file, then keyelab run --from model_fetch",
     ),
     (
-        re.compile(r"(?i)failed to load CLIP model|unknown projector type"),
-        "the projector file is none, or needs a newer source: check model_fetch.mmproj_file, then "
-        "keyelab run --from model_fetch",
-    ),
-    (
-        re.compile(r"(?:unsupported|unknown) model architecture"),
+        r"(?:unsupported|unknown) model architecture",
         "this llama.cpp does not know the model: check model_fetch.model_file, or take the "
         "model's own branch in source_patch",
     ),
     (
-        re.compile(r"couldn't bind"),
+        r"couldn't bind",
         "another program took the port: keyelab status, or set serve.port to 0",
     ),
     (
-        re.compile(r"invalid argument|error while handling argument"),
-        "take the argument out of serve.extra_args: llama-server --help",
+        r"invalid argument|error while handling argument",
+        "this llama-server does not take the argument: see serve.extra_args, llama-server --help",
     ),
     (
-        re.compile(r"(?i)out of memory|failed to allocate|cannot allocate|unable to allocate"),
+        r"(?i)out of memory|failed to allocate|cannot allocate|unable to allocate",
         "lower serve.context_tokens or serve.parallel, or keep the projector on the CPU with "
         "--no-mmproj-offload in serve.extra_args",
     ),
     (
-        re.compile(r"error while loading shared libraries|cannot open shared object"),
+        r"error while loading shared libraries|cannot open shared object",
         "a library is missing: load the toolkit's environment, or keyelab run --from build",
     ),
     (
-        re.compile(r"has no device code|Launch params .* larger than launch bounds"),
+        r"has no device code|Launch params .* larger than launch bounds",
         "the kernels do not fit this card: choose another recipe, keyelab run --from source_patch",
     ),
 )
@@ -64,16 +49,14 @@ _GRAVE = re.compile(r"(?i)out of memory|failed to allocate|Launch params .* larg
 _STAMP = re.compile(r"^\d+\.\d{2}\.\d{3}\.\d{3} [DIWE] ")
 
 
-def first(log: str) -> Cause | None:
-    """The first line whose cause is known, else the first error, else the last line."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
+def first(log: str) -> tuple[str, str]:
+    """The first line whose cause is known and its remedy, else an error or the last line and ''."""
+    lines = [line for line in log.splitlines() if line.strip()]
     for line in lines:
-        for sign, remedy in _SIGNS:
-            if sign.search(line):
-                return Cause(message(line), remedy)
-    errors = [line for line in lines if _ERROR.search(line)]
-    chosen = errors[:1] or lines[-1:]
-    return Cause(message(chosen[0]), "") if chosen else None
+        for sign, remedy in _REMEDIES:
+            if re.search(sign, line):
+                return message(line), remedy
+    return [*errors(log), *map(message, lines[-1:]), "its log is empty"][0], ""
 
 
 def errors(log: str) -> list[str]:

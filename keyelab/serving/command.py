@@ -2,44 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from keyelab.errors import KeyelabError
-from keyelab.facts import BuildFacts, FileFact, ModelFacts
-from keyelab.files import located, project_root, sha256_json, shown
+from keyelab.errors import UsageError
+from keyelab.facts import BuildFacts, ModelFacts
+from keyelab.files import located, project_root, sha256_json
 from keyelab.params import Serve
-from keyelab.serving import flags
 from keyelab.shell import quoted
 
 TRACE = "4"  # image-encode, device and cache lines appear from this verbosity on (b10019)
+_OWNED = {
+    "-m --model": "model_fetch.model_file",
+    "-mm --mmproj": "model_fetch.mmproj_file",
+    "--host": "serve.host",
+    "--port": "serve.port",
+    "-a --alias": "serve.alias",
+    "-c --ctx-size": "serve.context_tokens",
+    "-np --parallel": "serve.parallel",
+    "-t --threads": "serve.threads",
+    "-fa --flash-attn": "serve.flash_attention",
+    "-cram --cache-ram": "serve.cache_ram_mib",
+    # a key among the words would stand in records and process lists
+    "--api-key": "the environment variable LLAMA_API_KEY",
+}
 _DEVICE_PREFIXES = ("HIP_", "ROCR_", "HSA_", "CUDA_", "GGML_")
 
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """A server before it is started; `port` 0 means any free one."""
+    """A server before it is started; `params.port` 0 means any free one."""
 
+    params: Serve
     program: Path
     options: tuple[str, ...]
-    host: str
-    port: int
-    alias: str
     model: Path
-    mmproj: Path
-    slots: int
-    context_tokens: int
     build_info: str
     key: str
 
     def argv(self, port: int) -> list[str]:
         """The words to run, listening on `port`."""
-        return [str(self.program), *self.options, "--host", self.host, "--port", str(port)]
+        words = ["--host", self.params.host, "--port", str(port)]
+        return [str(self.program), *self.options, *words]
 
     def url(self, port: int) -> str:
         """Where a client on this machine reaches it."""
-        host = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host
+        host = self.params.host
+        host = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def command(self, port: int) -> str:
@@ -47,21 +58,10 @@ class ServerPlan:
         return quoted(self.argv(port)).replace(f"{project_root()}/", "")
 
 
-def make(
-    params: Serve,
-    build: BuildFacts,
-    model: ModelFacts,
-    known: Collection[str],
-    env: Mapping[str, str],
-) -> ServerPlan:
-    """Plan the server.
-
-    Raises UsageError for extra arguments that the binary does not take, KeyelabError when the
-    model or the projector is not there in the size that was fetched.
-    """
-    flags.check_extra(params.extra_args, known)
-    model_path, mmproj = _present(model.model, "model"), _present(model.mmproj, "projector")
-    options = _options(params, model_path, mmproj, known)
+def make(params: Serve, build: BuildFacts, model: ModelFacts, env: Mapping[str, str]) -> ServerPlan:
+    """Plan the server; raises UsageError for an extra argument that a parameter sets."""
+    model_path = located(model.model.path)
+    options = _options(params, str(model_path), str(located(model.mmproj.path)))
     program = located(build.binaries["llama-server"].path)
     key = sha256_json(
         {
@@ -71,60 +71,36 @@ def make(
             "environment": {k: v for k, v in env.items() if k.startswith(_DEVICE_PREFIXES)},
         }
     )
-    return ServerPlan(
-        program=program,
-        options=tuple(options),
-        host=params.host,
-        port=params.port,
-        alias=params.alias,
-        model=model_path,
-        mmproj=mmproj,
-        slots=params.parallel,
-        context_tokens=params.context_tokens,
-        build_info=build.version,
-        key=key,
-    )
+    return ServerPlan(params, program, tuple(options), model_path, build.version, key)
 
 
 def sketch(params: Serve) -> str:
-    """The command of a dry run: no file and no binary was looked at."""
-    options = _options(params, "MODEL.gguf", "PROJECTOR.gguf", None)
+    """The command of a dry run: no file was looked at."""
+    options = _options(params, "MODEL.gguf", "PROJECTOR.gguf")
     return quoted(["llama-server", *options, "--host", params.host, "--port", str(params.port)])
 
 
-def environment(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` without LLAMA_ARG_…: llama-server would take flags from there, unseen."""
-    return {name: value for name, value in env.items() if not name.startswith("LLAMA_ARG_")}
+def example(plan: ServerPlan, port: int) -> str:
+    """Commands to talk to a server and to stop it."""
+    body = {"model": plan.params.alias, "messages": [{"role": "user", "content": "Hello"}]}
+    ask = ["curl", "--noproxy", "*", f"{plan.url(port)}/v1/chat/completions"]
+    ask += ["-H", "Content-Type: application/json", "-d", json.dumps(body)]
+    return f"{quoted(ask)}\nkeyelab status\nkeyelab stop --port {port}\n"
 
 
-def _options(
-    params: Serve, model: Path | str, mmproj: Path | str, known: Collection[str] | None
-) -> list[str]:
-    options = [
-        *("--model", str(model), "--mmproj", str(mmproj)),
-        *("--alias", params.alias, "--ctx-size", str(params.context_tokens)),
-        *("--parallel", str(params.parallel), "--flash-attn", params.flash_attention),
+def _options(params: Serve, model: str, mmproj: str) -> list[str]:
+    for word in params.extra_args:
+        owner = next((o for flags, o in _OWNED.items() if word.split("=")[0] in flags.split()), "")
+        if owner:
+            raise UsageError(
+                f"serve.extra_args holds {word.split('=')[0]}, which {owner} sets",
+                f"take it out and set {owner}",
+            )
+    threads = ["--threads", str(params.threads)] if params.threads else []
+    return [
+        *("--model", model, "--mmproj", mmproj, "--alias", params.alias),
+        *("--ctx-size", str(params.context_tokens), "--parallel", str(params.parallel)),
+        *("--flash-attn", params.flash_attention, "--cache-ram", str(params.cache_ram_mib)),
+        *(*threads, "--log-verbosity", TRACE),
+        *params.extra_args,
     ]
-    if params.threads:
-        options += ["--threads", str(params.threads)]
-    for flag, value in (
-        ("--cache-ram", str(params.cache_ram_mib)),
-        ("--log-verbosity", TRACE),
-    ):
-        if (known is None or flag in known) and flag not in params.extra_args:
-            options += [flag, value]
-    return [*options, *params.extra_args]
-
-
-def _present(fact: FileFact, what: str) -> Path:
-    path = located(fact.path)
-    again = "fetch it again: keyelab run --from model_fetch"
-    if not path.is_file():
-        raise KeyelabError(f"expected the {what} at {shown(path)}, found none", again)
-    size = path.stat().st_size
-    if size != fact.size_bytes:
-        raise KeyelabError(
-            f"expected the {what} {shown(path)} to have {fact.size_bytes} bytes, found {size}",
-            again,
-        )
-    return path

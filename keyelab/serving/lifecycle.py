@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from keyelab.errors import KeyelabError
 from keyelab.files import shown
-from keyelab.serving import command, port, process, ready, state
+from keyelab.serving import port, process, ready, state
 from keyelab.serving.command import ServerPlan
-from keyelab.serving.ready import KeyRefused, OnProgress
+from keyelab.serving.ready import OnProgress
 from keyelab.serving.state import ServerState
 
 
@@ -26,105 +24,63 @@ class Place:
     log: Path  # the port is added to its name: two servers of a run never share a log
 
 
-@dataclass(frozen=True)
-class Served:
-    """A server that answers; `adopted` when it ran before."""
-
-    state: ServerState
-    adopted: bool
-
-
 def ensure(
     plan: ServerPlan,
     env: Mapping[str, str],
     place: Place,
     timeout_s: float,
     on_progress: OnProgress,
-) -> Served:
+) -> ServerState:
     """Adopt the server of this workdir that was started from the same things, or start one.
 
-    A server that does not become ready is stopped again, unless it only refuses the API key or
-    was running before. Raises KeyelabError: port taken, died while loading, not ready in time.
+    A new server that does not become ready is stopped again. Raises KeyelabError: port taken,
+    died while loading, not ready in time.
     """
-    with _one_at_a_time(place.workdir):
-        forget_gone(place.workdir)
-        found = adoptable(plan, place.workdir)
-        started = found or launch(plan, env, place)
+    folder = place.workdir / "servers"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # so that two runs cannot take one port
+        found = _adoptable(plan, place.workdir)
+        server = found or _launch(plan, env, place)
     try:
-        waited = ready.wait(started, timeout_s, on_progress)
-    except KeyRefused:
-        raise
-    except BaseException as error:
+        waited = ready.wait(server, timeout_s, on_progress)
+    except BaseException:
         if found is None:
-            _stop_again(started, error)
+            process.stop(server)
         raise
-    if started.ready_s is None:
-        started = state.write(started.model_copy(update={"ready_s": round(waited, 3)}))
-    return Served(started, adopted=found is not None)
+    if server.ready_s is None:
+        server = state.write(server.model_copy(update={"ready_s": round(waited, 3)}))
+    return server
 
 
-def adoptable(plan: ServerPlan, workdir: Path) -> ServerState | None:
-    """A running server of this workdir with the plan's files, words and (unless 0) port."""
+def _adoptable(plan: ServerPlan, workdir: Path) -> ServerState | None:
+    """A running server with the plan's files, words and (unless 0) port; forgets ended ones."""
     for known in state.all_states(workdir):
-        wanted = plan.port in (0, known.port)
-        if wanted and known.key == plan.key and state.is_running(known):
+        if not state.is_running(known):
+            process.stop(known)  # its zombie and its state
+        elif known.key == plan.key and plan.params.port in (0, known.port):
             return known
     return None
 
 
-def forget_gone(workdir: Path) -> list[ServerState]:
-    """Remove the states of servers that no longer run; returns them."""
-    gone = [known for known in state.all_states(workdir) if not state.is_running(known)]
-    for known in gone:
-        process.reap(known.pid)
-        state.forget(known)
-    return gone
-
-
-def launch(plan: ServerPlan, env: Mapping[str, str], place: Place) -> ServerState:
+def _launch(plan: ServerPlan, env: Mapping[str, str], place: Place) -> ServerState:
     """Start the plan's server and write its state before anything else can go wrong."""
-    number = plan.port or port.free(plan.host)
-    file = state.path(place.workdir, number)
-    port.require_free(plan.host, number, state.read(file).pid if file.exists() else None)
+    number = port.claim(plan.params.host, plan.params.port)
     log = place.log.with_name(f"{place.log.stem}-{number}{place.log.suffix}")
     argv = plan.argv(number)
-    pid = process.start(argv, command.environment(env), log)
+    # llama-server would take flags from LLAMA_ARG_… variables, unseen
+    seen = {name: value for name, value in env.items() if not name.startswith("LLAMA_ARG_")}
     return state.write(
         ServerState(
-            pid=pid,
-            started_ticks=state.start_ticks(pid) or 0,
-            boot_id=state.boot_id(),
+            pid=process.start(argv, seen, log),
             argv=argv,
             key=plan.key,
             url=plan.url(number),
-            host=plan.host,
+            host=plan.params.host,
             port=number,
-            alias=plan.alias,
-            model=shown(plan.model),
-            mmproj=shown(plan.mmproj),
             log=shown(log),
             started=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             run_dir=shown(place.run_dir),
-            file=shown(file),
+            file=shown(state.path(place.workdir, number)),
         )
     )
-
-
-def _stop_again(started: ServerState, error: BaseException) -> None:
-    try:
-        process.stop(started)
-    except KeyelabError as stopping:
-        if isinstance(error, KeyelabError):
-            raise KeyelabError(
-                f"{error.message}; then: {stopping.message}", stopping.hint
-            ) from error
-
-
-@contextlib.contextmanager
-def _one_at_a_time(workdir: Path) -> Iterator[None]:
-    """Starting is one at a time per workdir, so that two runs cannot take one port."""
-    folder = workdir / "servers"
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

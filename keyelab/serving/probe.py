@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
+
+from keyelab.errors import KeyelabError
 
 KEY_VARIABLE = "LLAMA_API_KEY"  # llama-server reads its key from here as well
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Status, the JSON object of the body (None when it is none) and the body's first words."""
-
-    status: int
-    json: dict[str, Any] | None
-    text: str
-
-    @property
-    def loading(self) -> bool:
-        """Whether this is llama-server's own 'Loading model', and not a proxy's 503."""
-        error = (self.json or {}).get("error")
-        if self.status != 503 or not isinstance(error, dict):
-            return False
-        return error.get("type") == "unavailable_error" or error.get("message") == "Loading model"
-
-
-def get(url: str, path: str, timeout_s: float = 5.0) -> Answer | None:
-    """GET a path; None when nobody answers in time.
+def get(url: str, path: str, timeout_s: float = 5.0) -> dict[str, Any] | None:
+    """The JSON object of a 200 answer to GET; None for every other answer, or none in time.
 
     The proxy variables of the environment are not used: they would send loopback calls away.
+    Raises KeyelabError when the API key is refused.
     """
     import requests
 
@@ -39,11 +24,12 @@ def get(url: str, path: str, timeout_s: float = 5.0) -> Answer | None:
             session.headers["Authorization"] = f"Bearer {key}"
         try:
             response = session.get(url + path, timeout=timeout_s)
+            content = response.json()
         except requests.RequestException:
             return None
-        try:
-            body = response.json()
-        except ValueError:
-            body = None
-        words = " ".join(response.text.split())[:120]
-        return Answer(response.status_code, body if isinstance(body, dict) else None, words)
+    if response.status_code == 401:
+        raise KeyelabError(
+            f"the server at {url} refuses the API key (401 for {path})",
+            f"export {KEY_VARIABLE} with its key and run the phase again",
+        )
+    return content if response.status_code == 200 and isinstance(content, dict) else None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from keyelab.errors import KeyelabError
 from keyelab.files import shown
-from keyelab.serving import port as ports
-from keyelab.serving import state as states
-from keyelab.serving.state import ServerState
+from keyelab.serving.port import is_free
+from keyelab.serving.state import ServerState, forget, process_of
 
-# SIGINT first: on it llama-server still writes its memory summary.
+# SIGINT first: on it llama-server ends by itself and mostly still logs its memory summary.
 _SIGNALS = (
     (signal.SIGINT, "interrupted"),
     (signal.SIGTERM, "terminated"),
@@ -50,61 +51,45 @@ def start(argv: Sequence[str], env: Mapping[str, str], log: Path) -> int:
 
 
 def exit_status(pid: int) -> int | None:
-    """Exit status of a program that this process started (negative: signal); None otherwise."""
-    child = _children.get(pid)
-    return child.poll() if child else None
-
-
-def reap(pid: int) -> None:
-    """Take away the zombie of an ended program that this process started."""
-    if exit_status(pid) is not None:
-        del _children[pid]
+    """Exit status of an ended program that this process started (negative: signal); else None."""
+    if child := _children.get(pid):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return child.wait(5)
+    return None
 
 
 def stop(state: ServerState, grace_s: float = 20.0) -> str:
     """Stop a server and wait until its process and its port are gone; forget its state.
 
     Returns 'interrupted', 'terminated', 'killed' or 'already gone'. A process that merely has
-    the server's old pid is not touched. Raises KeyelabError when it outlives SIGKILL or the port
-    stays taken by it.
+    the server's old pid is not touched. Raises KeyelabError when the server outlives SIGKILL.
     """
-    how = _end(state, grace_s)
-    reap(state.pid)
-    deadline = time.monotonic() + grace_s
-    while not ports.is_free(state.host, state.port):
-        who = ports.holder(state.port)
-        if who is not None and who.pid != state.pid:
-            break  # another program has taken the port since: not ours to wait for
-        if time.monotonic() >= deadline:
-            raise KeyelabError(
-                f"the server (pid {state.pid}) is gone, port {state.port} is still taken",
-                f"see who holds it: ss -ltnp 'sport = :{state.port}'",
-            )
-        time.sleep(0.05)
-    states.forget(state)
+    process = process_of(state)
+    how = _end(process, state, grace_s) if process else "already gone"
+    exit_status(state.pid)  # takes the zombie of an own child away
+    forget(state)
     return how
 
 
-def _end(state: ServerState, grace_s: float) -> str:
-    if not states.is_running(state):
-        return "already gone"
+def _end(process: psutil.Process, state: ServerState, grace_s: float) -> str:
     for number, word in _SIGNALS:
-        try:
-            os.kill(state.pid, number)
-        except ProcessLookupError:
-            return word
-        except PermissionError:
-            raise KeyelabError(
-                f"expected to stop the server (pid {state.pid}), it belongs to another user",
-                f"stop it as its owner: kill -INT {state.pid}",
-            ) from None
+        with contextlib.suppress(psutil.Error):
+            process.send_signal(number)
         deadline = time.monotonic() + grace_s
         while time.monotonic() < deadline:
-            if not states.is_running(state):
+            if _is_gone(process) and is_free(state.host, state.port):
                 return word
             time.sleep(0.05)
     raise KeyelabError(
-        f"expected the server (pid {state.pid}) to end, it outlives SIGKILL: it hangs in the "
-        "kernel or a driver",
-        f"look at it (ps -o stat,wchan -p {state.pid}) and tell the machine's operator",
+        f"expected the server (pid {state.pid}) to end and to free port {state.port}, it outlives "
+        "SIGKILL: it belongs to another user, or hangs in a driver",
+        f"look at it: ps -o user,stat,wchan -p {state.pid}; ss -ltnp 'sport = :{state.port}'",
     )
+
+
+def _is_gone(process: psutil.Process) -> bool:
+    # not Process.wait: the zombie of a server whose parent lives would be waited for in vain
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

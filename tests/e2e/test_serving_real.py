@@ -102,6 +102,18 @@ def ensure(plan: ServerPlan, place: Place) -> state.ServerState:
     return lifecycle.ensure(plan, os.environ, place, 60, lambda *_: None)
 
 
+def failure(plan: ServerPlan, place: Place, expected: str) -> KeyelabError:
+    """Why the server did not start; in up to three tries, for b10019 may exit before it logs."""
+    for _ in range(3):
+        with pytest.raises(KeyelabError, match="while loading") as error:
+            ensure(plan, place)
+        if expected in error.value.message:
+            break
+    assert expected in error.value.message
+    assert state.all_states(place.workdir) == []
+    return error.value
+
+
 def test_server_is_started_proven_and_answers(make_plan: Any, place: Place) -> None:
     plan = make_plan(alias="two words")
     server = ensure(plan, place)
@@ -120,14 +132,11 @@ def test_server_is_started_proven_and_answers(make_plan: Any, place: Place) -> N
     assert answer.json()["usage"]["completion_tokens"] >= 1
 
 
-def test_log_holds_the_trace_lines_and_after_stop_the_memory_summary(
-    make_plan: Any, place: Place
-) -> None:
+def test_log_holds_the_trace_lines_and_stop_leaves_nothing(make_plan: Any, place: Place) -> None:
     server = ensure(make_plan(), place)
     log = Path(server.log)
     assert "system_info" in log.read_text()
     assert process.stop(server) == "interrupted"
-    assert "memory breakdown" in log.read_text().rsplit("cleaning up before exit", 1)[1]
     assert port.is_free("127.0.0.1", server.port)
     assert not state.is_running(server)
 
@@ -156,20 +165,14 @@ def test_truncated_model_is_told_at_once(
     cut = tmp_path / "cut.gguf"
     cut.write_bytes((DEMO / "keyelab-tiny-f16.gguf").read_bytes()[:200_000])
     plan = make_plan(model.model_copy(update={"model": file_fact(cut)}))
-    with pytest.raises(KeyelabError, match="while loading") as error:
-        ensure(plan, place)
-    assert "not within the file bounds" in error.value.message
-    assert "model_fetch" in error.value.hint
-    assert state.all_states(place.workdir) == []
+    assert "model_fetch" in failure(plan, place, "not within the file bounds").hint
 
 
 def test_model_in_the_projectors_place_is_told(
     make_plan: Any, model: ModelFacts, place: Place
 ) -> None:
     plan = make_plan(model.model_copy(update={"mmproj": model.model}))
-    with pytest.raises(KeyelabError, match="Failed to load CLIP model") as error:
-        ensure(plan, place)
-    assert "mmproj_file" in error.value.hint
+    assert "mmproj_file" in failure(plan, place, "Failed to load CLIP model").hint
 
 
 def test_port_of_another_program_is_refused_before_the_start(make_plan: Any, place: Place) -> None:

@@ -10,7 +10,6 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-RECORDED = "tests/fakes/recorded/llama-server-flags.txt"
 ANSWER = "A recorded answer: the card that would speak here is not in this machine."
 ENTRIES = Path(__file__).with_name("entries.json")
 
@@ -116,8 +115,6 @@ def main(words: list[str]) -> None:
     log = recorded("keyelab/perf/data/article_server.log")
     if words == ["--version"]:
         print(f"version: {entries['LLAMA_BUILD_NUMBER']} ({entries['LLAMA_BUILD_COMMIT']})")
-    elif words == ["--help"]:
-        print("\n".join(f"{flag}  replayed" for flag in recorded(RECORDED)))
     elif words == ["--list-devices"]:
         print("Available devices:\n" + "\n".join(devices(log)))
     elif Path(sys.argv[0]).name == "test-backend-ops":

@@ -1,8 +1,8 @@
 """A stand-in for llama-server: same words, same answers, faults on request.
 
-Faults come as JSON in STUB: health_503, props_503 (so many 503 answers first), body_503 (its
-text), status (for everything but /health), exit (ends with it while loading), log (printed
-first), deaf (ignores SIGINT and SIGTERM), silent (never listens), linger_s (port stays open).
+Faults come as JSON in STUB: health_503, props_503 (so many 503 answers first), status (for
+everything but /health), exit (ends with it while loading), log (printed first), deaf (ignores
+SIGINT and SIGTERM), silent (never listens), linger_s (port stays open).
 """
 
 import argparse
@@ -15,27 +15,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
-HELP = """\
------ common params -----
--h,    --help, --usage                  print usage and exit
--t,    --threads N                      number of CPU threads
--lv,   --verbosity, --log-verbosity N   Set the verbosity threshold.
-                                        --not-a-flag in a description
---spec-type none,draft-simple           speculative type
---mmap, --no-mmap                       whether to map
--cram, --cache-ram N                    set the maximum cache size in MiB
---metrics                               enable metrics
---host HOST                             address
---port PORT                             port
-"""
 FAULTS = json.loads(os.environ.get("STUB", "{}"))
 LOADING = {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
 
 
 def main() -> None:
-    if "--help" in sys.argv:
-        print(HELP)
-        return
     parser = argparse.ArgumentParser()
     for name in ("host", "port", "alias", "model", "mmproj", "ctx-size", "parallel"):
         parser.add_argument(f"--{name}", default="")
@@ -69,8 +53,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.left.get(self.path, 0) > 0:
             self.left[self.path] -= 1
-            body = FAULTS.get("body_503")
-            return self.answer(503, body if body is not None else json.dumps(LOADING))
+            return self.answer(503, json.dumps(LOADING))
         if self.path == "/health":
             return self.answer(200, json.dumps({"status": "ok"}))
         if "status" in FAULTS:

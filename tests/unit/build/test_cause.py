@@ -27,27 +27,23 @@ def log(name: str) -> str:
 def test_killed_compiler_is_the_cause_and_not_the_later_errors() -> None:
     cause = first(log("compiler_killed.log"))
     assert cause is not None
-    assert cause.kind == "out of memory"
     assert cause.line == "clang++: error: unable to execute command: Killed"
-    assert cause.line_number == 3
+    assert cause.number == 3
     assert "jobs" in cause.remedy
 
 
 def test_default_arch_list_asks_for_gpu_targets_and_not_for_libraries() -> None:
     cause = first(log("default_arch_list.log"))
     assert cause is not None
-    assert cause.kind == "wrong GPU target"
     assert "gfx1030" in cause.line
     assert "build.gpu_targets" in cause.remedy
     assert "nogpulib" not in cause.remedy
 
 
-def test_first_error_of_a_ninja_record_comes_with_context_and_target() -> None:
+def test_first_error_of_a_ninja_record_comes_with_context() -> None:
     cause = first(NINJA)
     assert cause is not None
-    assert cause.kind == "compile error"
     assert cause.line.startswith("fwht.cu:58:21: error: static assertion")
-    assert cause.target == "ggml/src/fwht.cu.o"
     assert len(cause.context.splitlines()) == 5
     assert "In file included from fwht.cu:1:" in cause.context
 
@@ -61,7 +57,6 @@ CMake Error at ggml/src/ggml-hip/CMakeLists.txt:55 (message):
 -- Configuring incomplete, errors occurred!
 """)
     assert cause is not None
-    assert cause.kind == "HIP too old"
     assert cause.line.endswith("At least ROCM/HIP V6.1 is required")
     assert "recipe" in cause.remedy
 
@@ -69,23 +64,22 @@ CMake Error at ggml/src/ggml-hip/CMakeLists.txt:55 (message):
 def test_gcc_words_for_a_killed_compiler_are_known() -> None:
     cause = first("c++: fatal error: Killed signal terminated program cc1plus\n")
     assert cause is not None
-    assert cause.kind == "out of memory"
+    assert "build.jobs=1" in cause.remedy
 
 
 def test_full_disk_and_undefined_symbol_are_told_apart() -> None:
     full = first("/tmp/x.s: fatal error: error writing: No space left on device")
     undefined = first("/usr/bin/ld: a.o: undefined reference to `f()'\ncollect2: error: ld")
     assert full is not None
-    assert full.kind == "disk full"
+    assert "df -h" in full.remedy
     assert undefined is not None
-    assert undefined.kind == "link error"
+    assert (undefined.number, undefined.remedy) == (1, "")
 
 
 def test_failed_command_without_words_is_still_reported() -> None:
     cause = first("[1/2] gen\nFAILED: x.h\n/bin/false\nninja: build stopped: subcommand failed.\n")
     assert cause is not None
-    assert cause.kind == "failed command"
-    assert cause.target == "x.h"
+    assert cause.line == "FAILED: x.h"
 
 
 def test_good_log_has_no_cause() -> None:

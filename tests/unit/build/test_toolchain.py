@@ -21,34 +21,27 @@ def environment(folder: Path) -> dict[str, str]:
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
 
-def test_hip_compiler_and_root_come_from_hipconfig(tmp_path: Path) -> None:
-    clang = program(tmp_path / "llvm", "clang", "echo dcc version 26.02")
-    answers = f'case "$1" in -l) echo {clang.parent};; -R) echo /opt/dtk;; esac'
-    program(tmp_path / "bin", "hipconfig", answers)
-    found = toolchain.hip_environment(environment(tmp_path / "bin"))
-    assert found == {"HIPCXX": str(clang), "HIP_PATH": "/opt/dtk"}
-
-
-def test_hipconfig_that_names_no_compiler_is_refused(tmp_path: Path) -> None:
-    program(tmp_path, "hipconfig", f"echo {tmp_path}")
-    with pytest.raises(KeyelabError, match="hipconfig -l"):
-        toolchain.hip_environment(environment(tmp_path))
-
-
-def test_absent_hipconfig_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ProgramMissing, match="hipconfig"):
-        toolchain.hip_environment({"PATH": str(tmp_path)})
-
-
-def test_versions_of_both_compilers_count(tmp_path: Path, env_facts: EnvFacts) -> None:
+def test_hip_compiler_and_root_come_from_hipconfig_and_both_versions_count(
+    tmp_path: Path, env_facts: EnvFacts
+) -> None:
     cxx = program(tmp_path, "c++", "echo g++ 12")
-    clang = program(tmp_path, "clang", "echo dcc 26")
-    program(tmp_path, "hipconfig", f"echo {tmp_path}")
+    clang = program(tmp_path / "llvm", "clang", "echo dcc 26")
+    answers = f'case "$1" in -l) echo {clang.parent};; -R) echo /opt/dtk;; esac'
+    program(tmp_path, "hipconfig", answers)
     facts = env_facts.model_copy(update={"cxx": str(cxx)})
     found = toolchain.look("hip", facts, environment(tmp_path))
     assert found.compiler == "g++ 12\ndcc 26"
-    assert found.environment["HIPCXX"] == str(clang)
-    assert found.environment["CXX"] == str(cxx)
+    assert found.environment == {"CXX": str(cxx), "HIPCXX": str(clang), "HIP_PATH": "/opt/dtk"}
+
+
+def test_hipconfig_that_is_absent_or_names_no_compiler_is_refused(
+    tmp_path: Path, env_facts: EnvFacts
+) -> None:
+    with pytest.raises(ProgramMissing, match="hipconfig"):
+        toolchain.look("hip", env_facts, {"PATH": str(tmp_path)})
+    program(tmp_path, "hipconfig", f"echo {tmp_path}")
+    with pytest.raises(ProgramMissing, match=f"{tmp_path}/clang"):
+        toolchain.look("hip", env_facts, environment(tmp_path))
 
 
 def test_no_compiler_is_one_sentence_with_its_remedy(env_facts: EnvFacts) -> None:

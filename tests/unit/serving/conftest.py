@@ -11,7 +11,7 @@ import pytest
 
 from keyelab import params
 from keyelab.facts import BuildFacts, FileFact, ModelFacts
-from keyelab.serving import command, flags, process, state
+from keyelab.serving import command, process, state
 from keyelab.serving.lifecycle import Place
 
 STUB = Path(__file__).parents[2] / "data" / "serving" / "stub_server.py"
@@ -70,8 +70,7 @@ def make_plan(build: BuildFacts, model: ModelFacts) -> Callable[..., command.Ser
     """A server plan for the stub; keyword arguments are serve parameters."""
 
     def make(**given: Any) -> command.ServerPlan:
-        known = flags.of(command.located(build.binaries["llama-server"].path), os.environ)
-        return command.make(params.Serve(**given), build, model, known, os.environ)
+        return command.make(params.Serve(**given), build, model, os.environ)
 
     return make
 

@@ -13,8 +13,8 @@ from keyelab.serving.lifecycle import Place
 @pytest.fixture
 def served(make_plan: Any, place: Place, faulty: Any) -> Any:
     plan = make_plan(context_tokens=4096)
-    made = lifecycle.ensure(plan, faulty(), place, 20, lambda *_: None)
-    return plan, made.state, attest.look(made.state)
+    state = lifecycle.ensure(plan, faulty(), place, 20, lambda *_: None)
+    return plan, state, attest.look(state)
 
 
 def statuses(plan: Any, state: Any, seen: Seen) -> dict[str, str]:
@@ -40,7 +40,7 @@ def test_facts_are_what_the_server_said(served: Any) -> None:
     [
         ({"build_info": "b9000-older"}, "build"),
         ({"model_path": "/elsewhere/model.gguf"}, "model"),
-        ({"modalities": {"vision": False}}, "projector"),
+        ({"modalities": {"vision": False}}, "pictures"),
         ({"total_slots": 4}, "slots"),
     ],
 )
@@ -54,16 +54,13 @@ def test_another_server_is_found_out(served: Any, change: dict[str, Any], check:
 
 def test_stranger_on_the_port_and_another_name_fail(served: Any) -> None:
     plan, state, seen = served
-    other = dataclasses.replace(seen, listener=1, argv=["nginx"], model_ids=["other"])
-    found = statuses(plan, state, other)
-    assert {found[name] for name in ("listening process", "command line", "model name")} == {
-        "failed"
-    }
+    found = statuses(plan, state, dataclasses.replace(seen, listener=1, model_names="other"))
+    assert (found["listening process"], found["model name"]) == ("failed", "failed")
 
 
 def test_silence_is_unknown_and_never_a_pass(served: Any) -> None:
     plan, state, _ = served
-    found = statuses(plan, state, Seen({}, None, None, None, []))
+    found = statuses(plan, state, Seen({}, None, None, []))
     assert found["start-up log"] == "ok"
     assert found["exposure"] == "ok"
     unknown = {name for name, status in found.items() if status == "unknown"}
@@ -85,9 +82,11 @@ def test_memory_failure_in_the_start_up_log_fails_and_other_errors_warn(served: 
     assert statuses(plan, state, mild)["start-up log"] == "warned"
 
 
-def test_open_address_without_a_key_warns(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, state, seen = served
-    exposed = dataclasses.replace(plan, host="0.0.0.0")
+def test_open_address_without_a_key_warns(
+    served: Any, make_plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, state, seen = served
+    exposed = make_plan(host="0.0.0.0")
     monkeypatch.delenv("LLAMA_API_KEY", raising=False)
     assert statuses(exposed, state, seen)["exposure"] == "warned"
     monkeypatch.setenv("LLAMA_API_KEY", "k")

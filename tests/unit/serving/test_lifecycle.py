@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import socket
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from keyelab.errors import KeyelabError
@@ -19,7 +21,7 @@ def quiet(fraction: float | None, text: str) -> None:
     return None
 
 
-def ensure(plan: Any, env: Any, place: Place) -> lifecycle.Served:
+def ensure(plan: Any, env: Any, place: Place) -> state.ServerState:
     return lifecycle.ensure(plan, env, place, 20, quiet)
 
 
@@ -27,21 +29,18 @@ def test_same_server_is_adopted_and_not_started_again(
     make_plan: Any, place: Place, faulty: Any
 ) -> None:
     first = ensure(make_plan(), faulty(), place)
-    again = ensure(make_plan(), faulty(), place)
-    assert not first.adopted
-    assert again.adopted
-    assert again.state == first.state
-    assert ensure(make_plan(port=first.state.port), faulty(), place).adopted
+    assert ensure(make_plan(), faulty(), place) == first
+    assert ensure(make_plan(port=first.port), faulty(), place) == first
 
 
 def test_other_server_on_the_wanted_port_is_an_error(
     make_plan: Any, place: Place, faulty: Any
 ) -> None:
     first = ensure(make_plan(), faulty(), place)
-    with pytest.raises(KeyelabError, match="another server of keyelab") as error:
-        ensure(make_plan(port=first.state.port, alias="other"), faulty(), place)
-    assert error.value.hint.startswith("keyelab stop")
-    assert state.is_running(first.state)
+    with pytest.raises(KeyelabError, match=rf"to be free, found .*\(pid {first.pid}\)") as error:
+        ensure(make_plan(port=first.port, alias="other"), faulty(), place)
+    assert f"keyelab stop --port {first.port}" in error.value.hint
+    assert state.is_running(first)
 
 
 def test_foreign_program_on_the_wanted_port_is_named(
@@ -59,8 +58,8 @@ def test_foreign_program_on_the_wanted_port_is_named(
 def test_different_servers_get_their_own_port_state_and_log(
     make_plan: Any, place: Place, faulty: Any
 ) -> None:
-    one = ensure(make_plan(), faulty(), place).state
-    two = ensure(make_plan(alias="other"), faulty(), place).state
+    one = ensure(make_plan(), faulty(), place)
+    two = ensure(make_plan(alias="other"), faulty(), place)
     assert one.port != two.port
     assert one.log != two.log
     assert len(state.all_states(place.workdir)) == 2
@@ -69,19 +68,17 @@ def test_different_servers_get_their_own_port_state_and_log(
 def test_state_of_a_dead_server_is_cleared_and_a_new_one_started(
     make_plan: Any, place: Place, faulty: Any
 ) -> None:
-    first = ensure(make_plan(), faulty(), place).state
-    import os
-
+    first = ensure(make_plan(), faulty(), place)
     os.kill(first.pid, signal.SIGKILL)
     while state.is_running(first):
         pass
     second = ensure(make_plan(port=first.port), faulty(), place)
-    assert not second.adopted
-    assert second.state.pid != first.pid
+    assert second.pid != first.pid
 
 
-def test_killed_owner_leaves_a_server_that_is_found_and_adopted(
-    make_plan: Any, place: Place, faulty: Any, tmp_path: Path
+@pytest.mark.parametrize("killed", [True, False])
+def test_server_of_another_process_is_found_adopted_and_stopped(
+    make_plan: Any, place: Place, faulty: Any, tmp_path: Path, killed: bool
 ) -> None:
     plan, env = make_plan(), faulty()
     owner = tmp_path / "owner.py"
@@ -89,28 +86,38 @@ def test_killed_owner_leaves_a_server_that_is_found_and_adopted(
         "import pickle, time\n"
         "from keyelab.serving import lifecycle\n"
         f"plan, env, place = pickle.loads({pickle.dumps((plan, env, place))!r})\n"
-        "served = lifecycle.ensure(plan, env, place, 20, lambda *_: None)\n"
-        "print(served.state.pid, flush=True)\n"
+        "server = lifecycle.ensure(plan, env, place, 20, lambda *_: None)\n"
+        "print(server.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
-    process_ = subprocess.Popen([sys.executable, owner], stdout=subprocess.PIPE, text=True)
-    assert process_.stdout is not None
-    pid = int(process_.stdout.readline())
-    process_.kill()
-    process_.wait()
-    process_.stdout.close()
+    parent = subprocess.Popen([sys.executable, owner], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    if killed:
+        parent.kill()
+        parent.wait()
     (left,) = state.all_states(place.workdir)
     assert left.pid == pid
-    assert state.is_running(left)
-    served = ensure(plan, env, place)
-    assert served.adopted
-    assert served.state.pid == pid
-    assert process.stop(served.state) == "interrupted"
+    assert ensure(plan, env, place).pid == pid
+    assert process.stop(left) == "interrupted"  # also while its parent leaves a zombie
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+
+def test_hidden_flags_of_the_environment_are_dropped(
+    make_plan: Any, place: Place, faulty: Any
+) -> None:
+    env = faulty() | {"LLAMA_ARG_HOST": "0.0.0.0", "LLAMA_API_KEY": "k"}
+    server = ensure(make_plan(), env, place)
+    seen = psutil.Process(server.pid).environ()
+    assert "LLAMA_ARG_HOST" not in seen
+    assert seen["LLAMA_API_KEY"] == "k"
 
 
 def test_log_of_a_new_start_begins_anew(make_plan: Any, place: Place, faulty: Any) -> None:
-    first = ensure(make_plan(), faulty(log="first start"), place).state
+    first = ensure(make_plan(), faulty(log="first start"), place)
     process.stop(first)
-    second = ensure(make_plan(port=first.port), faulty(log="second start"), place).state
+    second = ensure(make_plan(port=first.port), faulty(log="second start"), place)
     assert second.log == first.log
     assert "first start" not in Path(second.log).read_text()

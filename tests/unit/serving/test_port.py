@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,35 +9,24 @@ from keyelab.errors import KeyelabError
 from keyelab.serving import port
 
 
-@pytest.fixture
-def taken() -> Iterator[int]:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        yield listener.getsockname()[1]
-
-
-def test_free_port_can_be_bound() -> None:
-    number = port.free("127.0.0.1")
+def test_any_port_is_claimed_and_can_then_be_bound() -> None:
+    number = port.claim("127.0.0.1", 0)
+    assert number > 0
     assert port.is_free("127.0.0.1", number)
-    assert port.holder(number) is None
-    port.require_free("127.0.0.1", number)
+    assert port.listener(number) is None
+    assert port.claim("127.0.0.1", number) == number
 
 
-def test_holder_of_a_taken_port_is_named(taken: int) -> None:
-    holder = port.holder(taken)
-    assert holder is not None
-    assert holder.pid == os.getpid()
-    with pytest.raises(KeyelabError, match=rf"pid {os.getpid()}") as error:
-        port.require_free("127.0.0.1", taken)
-    assert "ss -ltnp" in error.value.hint
+def test_holder_of_a_taken_port_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        taken = listening.getsockname()[1]
+        assert port.listener(taken) == os.getpid()
+        assert not port.is_free("127.0.0.1", taken)
+        with pytest.raises(KeyelabError, match=rf"pid {os.getpid()}") as error:
+            port.claim("127.0.0.1", taken)
+    assert f"keyelab stop --port {taken}" in error.value.hint
 
 
-def test_own_server_on_the_port_is_stopped_with_keyelab(taken: int) -> None:
-    with pytest.raises(KeyelabError, match="another server of keyelab") as error:
-        port.require_free("127.0.0.1", taken, ours=os.getpid())
-    assert error.value.hint.startswith(f"keyelab stop --port {taken}")
-
-
-def test_holder_of_another_user_is_not_invented() -> None:
-    assert str(port.Holder(None, None)) == "a process of another user"
+def test_address_that_this_machine_does_not_have_is_one_sentence() -> None:
+    with pytest.raises(KeyelabError, match=r"on 192\.0\.2\.1 to be free, found Cannot assign"):
+        port.claim("192.0.2.1", 0)

@@ -18,7 +18,7 @@ def quiet(fraction: float | None, text: str) -> None:
 
 
 def running(make_plan: Any, place: Place, env: Any) -> state.ServerState:
-    return lifecycle.ensure(make_plan(), env, place, 20, quiet).state
+    return lifecycle.ensure(make_plan(), env, place, 20, quiet)
 
 
 def test_server_has_its_own_session_and_no_terminal(

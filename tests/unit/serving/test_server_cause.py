@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from keyelab.serving import cause
 
 CORRUPT = """\
@@ -25,46 +27,32 @@ cudaMalloc failed: out of memory
 """
 
 
-def test_damaged_model_is_to_be_fetched_again() -> None:
-    found = cause.first(CORRUPT)
-    assert found is not None
-    assert found.line.startswith("llama_model_load: error loading model: tensor")
-    assert "model_fetch" in found.remedy
-
-
-def test_wrong_projector_is_named() -> None:
-    found = cause.first(WRONG_PROJECTOR)
-    assert found is not None
-    assert "Failed to load CLIP model" in found.line
-    assert "mmproj_file" in found.remedy
-
-
-def test_swapped_files_are_an_unknown_architecture() -> None:
-    found = cause.first(
-        "0.00.004.213 E llama_model_load: error loading model: unsupported model architecture: "
-        "'clip'\n"
-    )
-    assert found is not None
-    assert "model_fetch.model_file" in found.remedy
-
-
-def test_unknown_argument_and_taken_port_have_remedies() -> None:
-    argument = cause.first("error: invalid argument: --nope\n")
-    port = cause.first("0.00.01.0 E srv start: couldn't bind HTTP server socket, port: 8082\n")
-    assert argument is not None
-    assert "extra_args" in argument.remedy
-    assert port is not None
-    assert "serve.port" in port.remedy
+@pytest.mark.parametrize(
+    ("log", "line", "remedy"),
+    [
+        (CORRUPT, "llama_model_load: error loading model: tensor", "model_fetch"),
+        (WRONG_PROJECTOR, "mtmd_get_memory_usage: error: Failed to load CLIP model", "mmproj_file"),
+        ("0.00.004.213 E llama_model_load: error: unsupported model architecture: 'clip'\n",
+         "llama_model_load", "model_fetch.model_file"),
+        ("gguf_init_from_file: failed to open GGUF file 'x' (No such file)", "gguf", "model_fetch"),
+        ("error: invalid argument: --nope\n", "error: invalid argument: --nope", "extra_args"),
+        ("0.00.001.000 E srv start: couldn't bind HTTP server socket", "srv start", "serve.port"),
+    ],
+)  # fmt: skip
+def test_known_cause_is_quoted_with_its_remedy(log: str, line: str, remedy: str) -> None:
+    found, advice = cause.first(log)
+    assert found.startswith(line)
+    assert remedy in advice
 
 
 def test_unknown_error_is_the_first_error_line_without_a_guess() -> None:
-    found = cause.first("0.00.001.000 I a\n0.00.001.001 E b: went wrong\n0.00.001.002 I c\n")
-    assert found == cause.Cause("b: went wrong", "")
+    log = "0.00.001.000 I a\n0.00.001.001 E b: went wrong\n0.00.001.002 I c\n"
+    assert cause.first(log) == ("b: went wrong", "")
 
 
 def test_without_an_error_the_last_line_is_quoted() -> None:
-    assert cause.first("one\ntwo\n\n") == cause.Cause("two", "")
-    assert cause.first("") is None
+    assert cause.first("one\ntwo\n\n") == ("two", "")
+    assert cause.first("") == ("its log is empty", "")
 
 
 def test_warm_up_failure_is_grave_although_it_listens() -> None:
