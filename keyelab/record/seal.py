@@ -33,7 +33,8 @@ def seal(run: Run, folder: Path) -> str:
     write_pages(run, folder)
     lines = [f"{sha256_file(path)}  {name}" for name, path in sorted(listed(folder).items())]
     write_text(folder / SUMS, "\n".join(lines) + "\n")
-    records.point_latest(folder)
+    if not run.dry_run:
+        records.point_latest(folder)
     return sha256_file(folder / SUMS)
 
 

@@ -53,7 +53,10 @@ def test_a_dry_run_does_nothing(home: Path) -> None:
     before = sorted((home / "work" / "builds").iterdir())
     done = run_keyelab(home, "run", "--target", "smoke", "--dry-run")
     assert done.returncode == 0, done.stdout
-    assert statuses(home) == ["skipped"] * 8
+    run = home / done.stdout.splitlines()[0].removeprefix("run ")
+    phases = json.loads((run / "run.json").read_text())["phases"]
+    assert [phase["status"] for phase in phases] == ["skipped"] * 8
+    assert latest(home, "smoke") != run, "a dry run is nothing to resume from"
     assert sorted((home / "work" / "builds").iterdir()) == before
 
 

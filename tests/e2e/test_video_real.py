@@ -162,7 +162,12 @@ def test_the_servers_log_tells_the_same_story(
     tmp_path: Path, server: tuple[str, Path], ask: Callable[..., chat.Reply]
 ) -> None:
     reply = ask(frames_of(tmp_path, Story("white", "square", "left"), 6))
-    task = find_task(read_log(server[1]), reply.timings)
+    task = None
+    for _ in range(50):  # the log is written by a thread of its own
+        task = find_task(read_log(server[1]), reply.timings)
+        if task and task.context_tokens:
+            break
+        time.sleep(0.1)
     assert task is not None
     assert task.images == 6
     assert task.context_tokens == reply.usage["prompt_tokens"]
