@@ -124,6 +124,7 @@ def run(todo: Plan, command: list[str], say: Say) -> tuple[Path, int]:
 
 
 def _run_phases(todo: Plan, folder: Path, record: Run, say: Say) -> int:
+    code = 0
     for phase in todo.chosen:
         entry = record.phases[PHASES.index(phase)]
         entry.started = records.now()
@@ -137,11 +138,14 @@ def _run_phases(todo: Plan, folder: Path, record: Run, say: Say) -> int:
         if entry.status in ("failed", "interrupted"):
             if entry.failure:
                 say(f"  {entry.failure.message}")
+            dead = entry.failure is not None and entry.failure.kind == "dead-kernel"
+            code = DEAD_KERNEL if dead else EXIT_CODES[entry.status]
+            if todo.dry_run and entry.status == "failed":
+                continue  # the later plans are worth seeing too
             for later in record.phases[PHASES.index(phase) + 1 :]:
                 later.reason = f"{phase} {entry.status}"
-            dead = entry.failure is not None and entry.failure.kind == "dead-kernel"
-            return DEAD_KERNEL if dead else EXIT_CODES[entry.status]
-    return 0
+            break
+    return code
 
 
 def _note(entry: PhaseRecord, done: Executed) -> None:

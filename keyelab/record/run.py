@@ -141,7 +141,7 @@ def overall(phases: list[PhaseRecord]) -> RunStatus:
 def resume_command(run: Run) -> str:
     """What to type to go on from the failed phase with the run's settings; '' if none failed."""
     broken = next((phase.phase for phase in run.phases if phase.failure), None)
-    if broken is None:
+    if broken is None or run.dry_run:
         return ""
     words = list(run.command)
     if "--from" in words:

@@ -128,6 +128,14 @@ def test_a_dry_run_skips_every_phase_and_is_no_pass(checkout: Any) -> None:
     assert "nothing was done" in (folder / "index.html").read_text()
 
 
+def test_a_dry_run_shows_the_later_plans_after_one_that_fails(checkout: Any) -> None:
+    checkout.write("model_fetch", "raise ValueError('no client')")
+    folder, code = go(dry_run=True)
+    assert code == 1
+    assert statuses(folder) == ["skipped", "failed"] + ["skipped"] * 6
+    assert records.resume_command(records.load(folder)) == ""
+
+
 def test_parameters_reach_the_notebook_with_their_source(checkout: Any) -> None:
     checkout.params("common", "workdir: elsewhere\n")
     checkout.params("build", "jobs: 3\n")
