@@ -27,8 +27,9 @@ lint: $(DEV) ## ruff and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy keyelab
 
-sync: $(DEV) ## write notebooks/*.ipynb from their .py, keeping cell ids
+sync: $(DEV) ## write notebooks/*.ipynb from their .py (keeping cell ids), and the record schema
 	$(BIN)/jupytext --to ipynb --update --update-metadata '{"jupytext": null}' notebooks/*.py
+	$(BIN)/python -c 'from keyelab import files; from keyelab.record import run; files.write_json(files.project_root() / "docs/run.schema.json", run.json_schema())'
 
 bench: $(DEV) ## tests that measure time, as ratios inside one run
 	$(BIN)/python -m pytest -m bench tests/bench

@@ -158,7 +158,7 @@ def tool() -> Tool:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of run.json."""
+    """The JSON schema of run.json, as docs/run.schema.json holds it."""
     return Run.model_json_schema()
 
 
