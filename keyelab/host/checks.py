@@ -38,8 +38,8 @@ def tool_checks(found: Toolchain, backend: str) -> list[Check]:
     results = [
         check(
             "C++ compiler",
-            cxx.path is not None,
-            expected="a C++17 compiler on PATH",
+            bool(found.cxx17),
+            expected="a compiler that makes a C++17 program",
             found=f"{shown(cxx.path)} {cxx.version or 'of unknown version'}"
             if cxx.path
             else "none",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,7 @@ class Toolchain:
     toolkit_root: Path | None = None
     toolkit_version: str | None = None
     packages: dict[str, str | None] = field(default_factory=dict)
+    cxx17: bool | None = None
 
 
 def look(env: Mapping[str, str], backend: str, toolkit_root: str) -> Toolchain:
@@ -65,6 +67,7 @@ def look(env: Mapping[str, str], backend: str, toolkit_root: str) -> Toolchain:
         toolkit_root=root if root and root.is_dir() else None,
         toolkit_version=toolkit_version(root) if root else None,
         packages={name: package_version(name) for name in PACKAGES},
+        cxx17=compiles_cxx17(tools["C++ compiler"].path, env),
     )
 
 
@@ -78,6 +81,17 @@ def probe(name: str, env: Mapping[str, str]) -> Tool:
     except (KeyelabError, OSError):
         said = ""
     return Tool(name, path, version_in(said))
+
+
+def compiles_cxx17(compiler: Path | None, env: Mapping[str, str]) -> bool | None:
+    """Whether the compiler makes a program with a C++17 library in it; None without one."""
+    if compiler is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "probe.cpp"
+        source.write_text("#include <optional>\nint main() { return *std::optional<int>(0); }\n")
+        words = [str(compiler), "-std=c++17", str(source), "-o", str(source.with_suffix(""))]
+        return shell.run(words, env=env, timeout_s=60, check=False).returncode == 0
 
 
 def host_or_wheel(name: str, least: tuple[int, int], env: Mapping[str, str]) -> Tool:
