@@ -27,12 +27,17 @@ def notebook(folder: Path, *cells: str) -> Path:
     return path
 
 
+def heed_interrupts() -> None:
+    """A shell gives its background jobs, and so their children, an ignored SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(folder: Path, source: Path, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "papermill", str(source), str(folder / "out.ipynb"),
          "--engine", "keyelab", "--no-progress-bar", *words],
         cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+        env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"}, preexec_fn=heed_interrupts,
     )  # fmt: skip
 
 
