@@ -74,7 +74,7 @@ def test_an_interrupted_run_is_sealed_as_interrupted(checkout: Any, number: int)
     process = subprocess.Popen(
         [sys.executable, "-c", "from keyelab.cli import main; main()", "run"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job's is off
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # off in a background job
     )  # fmt: skip
     assert process.stdout is not None
     for line in process.stdout:
