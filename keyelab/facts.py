@@ -171,18 +171,6 @@ class PerfFacts(Facts):
     prefill_tps: float | None
 
 
-FACTS: dict[str, type[Facts]] = {
-    "env_check": EnvFacts,
-    "model_fetch": ModelFacts,
-    "header_fixes": HeaderFacts,
-    "source_patch": SourceFacts,
-    "build": BuildFacts,
-    "serve": ServeFacts,
-    "video_test": VideoFacts,
-    "perf_analysis": PerfFacts,
-}
-
-
 def read_facts(folder: Path, phase: str, kind: type[F]) -> F:
     """The facts of `phase` in a run folder.
 

@@ -28,6 +28,7 @@ from keyelab.files import located, redact, redacted, shown, write_json, write_te
 from keyelab.record import cards, display
 from keyelab.record.progress import Progress
 
+_LOG_LINES = 200
 INJECTED = "KEYELAB_INJECTED"
 F = TypeVar("F", bound=Facts)
 
@@ -153,6 +154,8 @@ class Step:
             "facts": facts.model_dump() if facts else None,
         }
         write_json(self.run_dir / "facts" / f"{self.phase}.json", redacted(content))
+        if self.params.verbose:
+            self._show_logs()
         phases = list(parameters.PARAMETERS)
         following = phases[self.number] if self.number < len(phases) else ""
         display.markdown(
@@ -165,6 +168,12 @@ class Step:
                 + "; ".join(f"{i.name}: expected {i.expected}, found {i.found}" for i in failed),
                 failed[0].remedy,
             )
+
+    def _show_logs(self) -> None:
+        for path in sorted(self.log().parent.glob(f"{self.stem}*.log")):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            summary = f"{shown(path)}: {len(lines)} lines, the last {_LOG_LINES} of them at most"
+            self.code("\n".join(lines[-_LOG_LINES:]), "text", summary)
 
 
 def begin(phase: str, namespace: dict[str, Any]) -> Step:

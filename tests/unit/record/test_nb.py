@@ -92,6 +92,16 @@ def test_a_dry_run_finishes_as_skipped(checkout: Any) -> None:
     assert (content["status"], content["reason"]) == ("skipped", "dry run")
 
 
+@pytest.mark.parametrize("verbose", [True, False])
+def test_verbose_shows_what_the_programs_of_the_phase_printed(
+    checkout: Any, capsys: pytest.CaptureFixture[str], verbose: bool
+) -> None:
+    step = begin(verbose=verbose)
+    step.log("tool").write_text("a line of the tool\n")
+    step.finish(Facts())
+    assert ("a line of the tool" in capsys.readouterr().out) is verbose
+
+
 def test_the_panel_keeps_what_was_chosen_and_brings_a_targets_own_values(checkout: Any) -> None:
     checkout.params("build", "gpu_targets: gfx928\n", target="k100ai")
     step = begin(jobs=5)
