@@ -225,15 +225,18 @@ def _take_over(todo: Plan, source: Path, folder: Path, record: Run, say: Say) ->
 
 
 def _stop_server(todo: Plan, folder: Path, say: Say) -> None:
-    """End the server this run started, unless it was asked to stay."""
+    """End the server this run started, unless it was asked to stay; name those of other runs."""
     serve = todo.parameters.get("serve")
     if serve is None or serve.values.keep_server or serve.values.dry_run:
         return
     from keyelab.serving.process import stop
-    from keyelab.serving.state import all_states
+    from keyelab.serving.state import all_states, is_running
 
     for state in all_states(located(serve.values.workdir)):
         if located(state.run_dir) != folder:
+            if is_running(state):
+                way = f"keyelab stop --port {state.port}"
+                say(f"a server of {state.run_dir} runs on port {state.port}; to end it: {way}")
             continue
         try:
             stop(state)

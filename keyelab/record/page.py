@@ -15,6 +15,13 @@ from keyelab.files import redact, write_text
 from keyelab.record.cards import cell, diff_size
 from keyelab.record.run import PhaseRecord, Run, resume_command
 
+# what JupyterLab's own style sheets would give: commands in a fixed width, wide tables that scroll
+NOTEBOOK_STYLE = (
+    "<style>.jp-RenderedMarkdown pre, .jp-RenderedMarkdown code { font-family: ui-monospace, "
+    '"DejaVu Sans Mono", monospace; } .jp-RenderedMarkdown pre { white-space: pre-wrap; padding: '
+    "0.6em; background: #f5f7fa; border: 1px solid #dde3ea; } "
+    ".jp-RenderedMarkdown { overflow-x: auto; }</style>"
+)
 SPEED_COLUMNS = (
     ("task", "task"),
     ("images", "images"),
@@ -50,7 +57,7 @@ def notebook_html(path: Path) -> str:
             setattr(exporter, name, "")
     exporter.embed_images = True
     text, _ = exporter.from_filename(str(path))
-    return _without_scripts(text)
+    return _without_scripts(text).replace("</head>", f"{NOTEBOOK_STYLE}</head>", 1)
 
 
 def index_html(run: Run, folder: Path) -> str:

@@ -63,6 +63,8 @@ def test_keep_server_leaves_it_running_and_stop_ends_it(demo_home: Path, demo_ru
     assert result.returncode == 0, result.stdout
     facts = phases(latest(demo_home))["serve"]["facts"]
     assert f"pid {facts['pid']} running" in run_keyelab(demo_home, "status").stdout
+    again = run_keyelab(demo_home, "run", "--to", "serve")
+    assert "to end it: keyelab stop --port" in again.stdout, "it was adopted and is named"
     stopped = run_keyelab(demo_home, "stop")
     assert stopped.returncode == 0, stopped.stdout
     port = int(facts["url"].rsplit(":", 1)[1])
