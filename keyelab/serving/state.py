@@ -75,7 +75,10 @@ def process_of(state: ServerState) -> psutil.Process | None:
     """The process that was started; another one that has its pid now has other words."""
     try:
         process = psutil.Process(state.pid)
+        words = process.cmdline()
+        if not words and process.status() != psutil.STATUS_ZOMBIE:
+            return process  # in the middle of exec(2) the new words are not there yet
         # an interpreter stands before the words of a wrapper script
-        return process if process.cmdline()[-len(state.argv) :] == state.argv else None
+        return process if words[-len(state.argv) :] == state.argv else None
     except psutil.Error:
         return None

@@ -64,3 +64,11 @@ def test_broken_state_is_named(tmp_path: Path) -> None:
     with pytest.raises(KeyelabError, match="expected a server state in") as error:
         state.all_states(tmp_path)
     assert "rm " in error.value.hint
+
+
+def test_a_process_in_the_middle_of_its_exec_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = made(tmp_path, os.getpid())
+    monkeypatch.setattr(psutil.Process, "cmdline", lambda self: [])
+    assert state.is_running(server)
