@@ -158,11 +158,10 @@ def _note(entry: PhaseRecord, done: Executed) -> None:
 
 
 def _blank(phase: str, todo: Plan) -> PhaseRecord:
-    number = PHASES.index(phase) + 1
     resolved = todo.parameters.get(phase)
     return PhaseRecord(
         phase=phase,
-        notebook=f"{number:02d}_{phase}.ipynb",
+        notebook=source_notebook(phase).name,
         notebook_sha256=sha256_file(source_notebook(phase)) if resolved else "",
         reason="" if phase in todo.chosen else "not asked for",
         parameters=resolved.as_record() if resolved else {},
@@ -171,7 +170,7 @@ def _blank(phase: str, todo: Plan) -> PhaseRecord:
 
 def source_notebook(phase: str) -> Path:
     """The committed notebook of a phase."""
-    return project_root() / "notebooks" / f"{PHASES.index(phase) + 1:02d}_{phase}.ipynb"
+    return project_root() / "notebooks" / f"{records.stem(phase)}.ipynb"
 
 
 def inputs_digest(phase: str, resolved: parameters.Resolved[Any], folder: Path) -> str:

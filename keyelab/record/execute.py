@@ -12,8 +12,7 @@ from typing import Any
 
 from keyelab.checks import Check
 from keyelab.files import project_root, read_json
-from keyelab.params import PARAMETERS
-from keyelab.record.run import Failure, PhaseStatus
+from keyelab.record.run import Failure, PhaseStatus, stem
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,9 @@ def execute_phase(phase: str, folder: Path, values: Mapping[str, Any]) -> Execut
     """Run the notebook of `phase` into a run folder; its prints go to standard output."""
     import papermill
 
-    stem = f"{list(PARAMETERS).index(phase) + 1:02d}_{phase}"
-    output = folder / f"{stem}.ipynb"
-    kernel_log = folder / "logs" / f"{stem}-kernel.log"
+    name = stem(phase)
+    output = folder / f"{name}.ipynb"
+    kernel_log = folder / "logs" / f"{name}-kernel.log"
     kernel_log.parent.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
@@ -43,7 +42,7 @@ def execute_phase(phase: str, folder: Path, values: Mapping[str, Any]) -> Execut
     try:
         with kernel_log.open("a", encoding="utf-8") as stderr:
             papermill.execute_notebook(
-                project_root() / "notebooks" / f"{stem}.ipynb",
+                project_root() / "notebooks" / output.name,
                 output,
                 parameters=dict(values),
                 engine_name="keyelab",

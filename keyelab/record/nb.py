@@ -27,6 +27,7 @@ from keyelab.facts import Facts, read_facts
 from keyelab.files import located, redact, redacted, shown, write_json, write_text
 from keyelab.record import cards, display
 from keyelab.record.progress import Progress
+from keyelab.record.run import stem
 
 _LOG_LINES = 200
 INJECTED = "KEYELAB_INJECTED"
@@ -38,8 +39,7 @@ class Step:
 
     def __init__(self, phase: str, resolved: parameters.Resolved[Any]) -> None:
         self.phase = phase
-        self.number = list(parameters.PARAMETERS).index(phase) + 1
-        self.stem = f"{self.number:02d}_{phase}"
+        self.stem = stem(phase)
         self.take(resolved)
         self.checks: list[Check] = []
         self.started = time.monotonic()
@@ -157,7 +157,7 @@ class Step:
         if self.params.verbose:
             self._show_logs()
         phases = list(parameters.PARAMETERS)
-        following = phases[self.number] if self.number < len(phases) else ""
+        following = next(iter(phases[phases.index(self.phase) + 1 :]), "")
         display.markdown(
             cards.verdict(self.stem, status, self.checks, following, self.params.target)
         )

@@ -20,6 +20,7 @@ from keyelab import __version__
 from keyelab.checks import Check
 from keyelab.errors import KeyelabError
 from keyelab.files import project_root, read_json, redacted, shown, write_json, write_text
+from keyelab.params import PARAMETERS
 
 SCHEMA = 1
 RunStatus = Literal["running", "passed", "warned", "failed", "interrupted"]
@@ -87,6 +88,11 @@ class Run(_Part):
 def now() -> str:
     """UTC, ISO-8601, seconds."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def stem(phase: str) -> str:
+    """The name of a phase's notebook without its ending: 05_build."""
+    return f"{list(PARAMETERS).index(phase) + 1:02d}_{phase}"
 
 
 def new_run_folder(target: str) -> Path:
