@@ -7,12 +7,14 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from keyelab.errors import KeyelabError
 
+STATE = ".keyelab"  # what keyelab keeps in a tree that it has changed in place
+NOT_SOURCE = frozenset({".git", STATE})  # in a tree, but no part of it
 _WORD = r"(?:api[-_]?key|access[-_]?key|token|secret|passw(?:or)?d|authorization)"
 _QUOTE = r"\\?[\"']?"  # quoted inside JSON, a quote has a backslash before it
 _SECRET = re.compile(
@@ -76,26 +78,45 @@ def sha256_tree(
 ) -> str:
     """SHA-256 over the relative path, executable bit and content of every file below `folder`.
 
-    Times, owners and empty folders do not count; entries named in `skip` are left out.
+    Times, owners and empty folders do not count; entries of NOT_SOURCE and those named in `skip`
+    are left out.
     `replaced` gives the contents that some files (relative path) are going to have.
     Raises KeyelabError when there is no such folder.
     """
     if not folder.is_dir():
         raise KeyelabError(f"expected a folder at {shown(folder)}, found none")
     digest = hashlib.sha256()
-    left_out = set(skip)
-    for path in sorted(folder.rglob("*"), key=lambda p: p.relative_to(folder).as_posix()):
-        relative = path.relative_to(folder)
-        if left_out & set(relative.parts) or (path.is_dir() and not path.is_symlink()):
-            continue
-        if path.is_symlink():
-            kind, content = "link", hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
+    found = {entry.path: entry for entry in _entries(folder, {*NOT_SOURCE, *skip})}
+    prefix = len(os.path.join(folder, ""))  # noqa: PTH118  (a trailing slash)
+    chunk = memoryview(bytearray(1 << 18))  # one for all files: most are small
+    for path, entry in sorted(found.items()):
+        relative = path[prefix:]
+        new = (replaced or {}).get(relative)
+        if entry.is_symlink():
+            kind, content = "link", hashlib.sha256(os.fsencode(Path(path).readlink()))
         else:
-            kind = "exec" if path.stat().st_mode & 0o100 else "file"
-            new = (replaced or {}).get(relative.as_posix())
-            content = sha256_file(path) if new is None else hashlib.sha256(new).hexdigest()
-        digest.update(os.fsencode(f"{kind} {relative.as_posix()} {content}\n"))
+            kind = "exec" if entry.stat().st_mode & 0o100 else "file"
+            content = _content(path, chunk) if new is None else hashlib.sha256(new)
+        digest.update(os.fsencode(f"{kind} {relative} {content.hexdigest()}\n"))
     return digest.hexdigest()
+
+
+def _entries(folder: Path | str, skip: Container[str]) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name not in skip:
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _entries(entry.path, skip)
+                else:
+                    yield entry
+
+
+def _content(path: str, chunk: memoryview) -> Any:
+    digest = hashlib.sha256()
+    with Path(path).open("rb", buffering=0) as stream:
+        while count := stream.readinto(chunk):
+            digest.update(chunk[:count])
+    return digest
 
 
 def write_bytes(path: Path, content: bytes) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,25 +46,13 @@ def apply_plan(plan: Plan, store: Path, inner: str = "") -> Applied:
     return Applied(tree, found, already=False)
 
 
-def revert(tree: Path, base: Path, files: Iterable[str]) -> str:
-    """Put the pristine `files` of `base` back into `tree` and return the tree's digest.
-
-    Raises KeyelabError when the result is not byte-identical with `base`.
-    """
-    for file in files:
-        _write(tree / file, (base / file).read_bytes())
-    return require_digest(tree, sha256_tree(base), f"diff -r {shown(base)} {shown(tree)}")
-
-
 def digest_checks(plan: Plan, applied: Applied, base_sha256: str) -> list[Check]:
     """The copy is the planned one, the original is untouched, and the way back is exact.
 
-    The way back is walked on a scratch copy.
+    The way back is the pristine content of the changed files, put into what the copy holds now.
     """
-    with tempfile.TemporaryDirectory(prefix=".revert-", dir=applied.tree.parent) as scratch:
-        copy = Path(scratch) / "tree"
-        shutil.copytree(applied.tree, copy, symlinks=True)
-        back = revert(copy, plan.tree, plan.after)
+    pristine = {file: (plan.tree / file).read_bytes() for file in plan.after}
+    back = sha256_tree(applied.tree, replaced=pristine)
     return [
         check(
             name,

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from keyelab.patching.rule import SyntaxEdit, TextEdit
 
@@ -26,14 +28,34 @@ def attempt(edit: TextEdit | SyntaxEdit, text: str) -> Found:
     return _syntax(edit, text) if isinstance(edit, SyntaxEdit) else _anchored(edit, text)
 
 
-def nearest(edit: TextEdit | SyntaxEdit, text: str) -> str:
-    """The line that looks most like what a text edit sought, as 'line N: …', or ''."""
-    if isinstance(edit, SyntaxEdit):
-        return ""
+def nearest(edit: TextEdit | SyntaxEdit, text: str, most: int = 3) -> str:
+    """The lines that look most like what an edit sought, as 'line N: …; line M: …', or ''.
+
+    Of a syntax edit the names and numbers are looked for.
+    """
     lines = [line.strip() for line in text.splitlines()]
-    sought = max(edit.find.splitlines(), key=len).strip()
-    close = difflib.get_close_matches(sought, lines, n=1, cutoff=0.5)
-    return f"line {lines.index(close[0]) + 1}: {close[0]}" if close else ""
+    if isinstance(edit, TextEdit):
+        sought = max(edit.find.splitlines(), key=len).strip()
+        close = difflib.get_close_matches(sought, lines, n=most, cutoff=0.5)
+        numbers = [lines.index(line) for line in close]
+    else:
+        words = {word for part in _strings(edit.rule) for word in re.findall(r"\w{3,}", part)}
+        held = [len(words & set(re.findall(r"\w+", line))) for line in lines]
+        best = max(held, default=0)
+        numbers = [number for number, count in enumerate(held) if count == best > 0][:most]
+    return "; ".join(f"line {number + 1}: {lines[number]}" for number in numbers)
+
+
+def _strings(rule: Any) -> Iterator[str]:
+    if isinstance(rule, dict):
+        for key, value in rule.items():
+            if key in ("pattern", "regex"):
+                yield str(value)
+            elif key != "kind":
+                yield from _strings(value)
+    elif isinstance(rule, list):
+        for item in rule:
+            yield from _strings(item)
 
 
 def _anchored(edit: TextEdit, text: str) -> Found:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from keyelab.errors import CommandFailed, KeyelabError
-from keyelab.files import located, sha256_file, shown
+from keyelab.files import NOT_SOURCE, located, sha256_file, shown
 from keyelab.params import SourcePatch
 from keyelab.shell import quoted, run
 
@@ -35,7 +35,7 @@ def bring(
         if not start.is_dir():
             raise KeyelabError(f"expected a folder at {shown(start)}, found none")
         on_progress(None, f"copy {shown(start)}")
-        skipped = shutil.ignore_patterns(".git")
+        skipped = shutil.ignore_patterns(*NOT_SOURCE)
         shutil.copytree(start, folder, symlinks=True, ignore=skipped, dirs_exist_ok=True)
         return folder, f"path {shown(start)}", ""
     if params.source == "pypi":
@@ -108,15 +108,60 @@ def download(
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=downloads) as partial:
         try:
             run([sys.executable, *pip, "--dest", partial], log=log, timeout_s=1800)
+            archive = next(Path(partial).iterdir())
         except CommandFailed as error:
-            raise KeyelabError(
-                f"expected {release} from the package index, found no such release or no network: "
-                f"{error.message}",
-                f"check the network or proxy, then by hand: {quoted(['python', *pip])}",
-            ) from None
-        archive = next(Path(partial).iterdir())
+            # pip also prepares a build of the package, which can fail where the archive is fine
+            address = _address(params, [sys.executable, *pip, "--dest", partial, "-vv"])
+            if not (address and params.archive_sha256):
+                raise KeyelabError(
+                    f"expected {release} from the package index, found no such release or no "
+                    f"network: {error.message}",
+                    f"check the network or proxy, then by hand: {quoted(['python', *pip])}",
+                ) from None
+            on_progress(None, f"{release} without pip")
+            archive = _get(address, Path(partial))
         require_sha256(archive, params.archive_sha256)
         return archive.replace(downloads / archive.name)
+
+
+class _Named(Exception):
+    """Stops pip once it has named the address."""
+
+
+def _address(params: SourcePatch, pip: list[str]) -> str:
+    """Where pip's index has the package's archive, '' unknown; pip is stopped when it says so."""
+    name = "[-_.]+".join(re.split("[-_.]+", params.package))
+    link = re.compile(rf"Found link (\S+/{name}-{re.escape(params.version)}\.(?:tar\.gz|zip))\b")
+
+    def heard(line: str) -> None:
+        found = link.search(line)
+        if found:
+            raise _Named(found.group(1))
+
+    try:
+        run(pip, timeout_s=600, on_line=heard, check=False)
+    except _Named as named:
+        return str(named)
+    except CommandFailed:  # out of time
+        pass
+    return ""
+
+
+def _get(address: str, folder: Path) -> Path:
+    import requests
+
+    path = folder / address.rsplit("/", 1)[-1]
+    try:
+        with requests.get(address, stream=True, timeout=60) as answer, path.open("wb") as stream:
+            answer.raise_for_status()
+            for chunk in answer.iter_content(1 << 20):
+                stream.write(chunk)
+    except requests.RequestException as error:
+        raise KeyelabError(
+            f"expected {path.name} from the package index, found: {type(error).__name__}",
+            "check the network or proxy, and try again",
+        ) from None
+    return path
 
 
 def check_out(

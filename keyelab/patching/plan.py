@@ -12,8 +12,11 @@ from typing import Literal
 from keyelab.errors import KeyelabError
 from keyelab.facts import PatchFact
 from keyelab.files import sha256_tree, shown
+from keyelab.patching.after import look
+from keyelab.patching.byhand import marks
 from keyelab.patching.edit import attempt, nearest
-from keyelab.patching.rule import Rule
+from keyelab.patching.rule import Edit, Rule
+from keyelab.patching.texts import Texts
 
 State = Literal["to apply", "applied", "not needed", "not applicable"]
 
@@ -24,13 +27,17 @@ class DoesNotFit(KeyelabError):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One rule on the tree: its state, its places (file, line from 1), diff, and misfit."""
+    """One rule on the tree: its state, its places (file, line from 1), diff, and what stops it.
+
+    `reason` says why the tree does not need the rule.
+    """
 
     rule: Rule
     state: State
     places: tuple[tuple[str, int], ...] = ()
     diff: str = ""
     problem: str = ""
+    reason: str = ""
 
     def row(self) -> dict[str, str]:
         """The outcome as a row of a table."""
@@ -39,31 +46,48 @@ class Outcome:
             "rule": self.rule.id,
             "state": self.state,
             "places": str(len(self.places)),
-            "where": self.problem or where,
+            "where": self.problem or self.reason or where,
         }
 
     def fact(self) -> PatchFact:
         """The outcome for the record."""
         files = sorted({file for file, _ in self.places})
         return PatchFact(
-            id=self.rule.id, title=self.rule.title, files=files, replacements=len(self.places)
+            id=self.rule.id,
+            title=self.rule.title,
+            files=files,
+            replacements=len(self.places),
+            verify=self.rule.verify,
         )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The outcomes of all rules and the contents that the changed files would get."""
+    """The outcomes of all rules and the contents that the changed files would get.
+
+    `by_hand` are the marks of the published edits, where someone made them before.
+    """
 
     tree: Path
     outcomes: tuple[Outcome, ...]
     after: Mapping[str, bytes] = field(repr=False)
+    by_hand: tuple[str, ...] = ()
+    _digest: list[str] = field(default_factory=list, repr=False, compare=False)
 
     def tree_sha256(self) -> str:
         """The digest that the tree must have once the plan is applied."""
-        return sha256_tree(self.tree, replaced=self.after)
+        if not self._digest:
+            self._digest.append(sha256_tree(self.tree, replaced=self.after))
+        return self._digest[0]
 
     def require(self) -> Plan:
         """This plan, if every rule fits; else DoesNotFit with rule, file and counts."""
+        if self.by_hand:
+            raise DoesNotFit(
+                f"the article's edits are in {'; '.join(self.by_hand)}; nothing was changed",
+                "start from a pristine tree: obtain it again, or "
+                f"git -C {shown(self.tree)} checkout -- ggml/src/ggml-cuda",
+            )
         wrong = [outcome for outcome in self.outcomes if outcome.problem]
         if wrong:
             others = f" (and {len(wrong) - 1} more rules)" if len(wrong) > 1 else ""
@@ -76,63 +100,72 @@ class Plan:
 
 def make_plan(tree: Path, rules: Sequence[Rule]) -> Plan:
     """Try every rule on the tree, each on what the ones before it would leave."""
-    before: dict[str, str] = {}
-    now: dict[str, str] = {}
+    texts = Texts(tree)
     outcomes = []
     for rule in rules:
         try:
-            for file in rule.applies_to:
-                if file not in now:
-                    before[file] = now[file] = _text(tree, file)
-            outcome, new = _try(rule, now)
-            now.update(new)
-        except DoesNotFit as error:
-            outcome = Outcome(rule, "not applicable", problem=error.message)
-        outcomes.append(outcome)
-    changed = {file: text.encode() for file, text in now.items() if text != before[file]}
-    return Plan(tree, tuple(outcomes), changed)
+            outcomes.append(_try(rule, texts))
+        except KeyelabError as error:
+            outcomes.append(Outcome(rule, "not applicable", problem=error.message))
+    changed = {f: text.encode() for f, text in texts.now.items() if text != texts.before[f]}
+    by_hand = tuple(marks(Texts(tree).get)) if rules else ()
+    return Plan(tree, tuple(outcomes), changed, by_hand)
 
 
-def _text(tree: Path, file: str) -> str:
-    try:
-        return (tree / file).read_bytes().decode()
-    except FileNotFoundError:
-        raise DoesNotFit(f"expected the file {file} in {shown(tree)}, found none") from None
-    except UnicodeDecodeError as error:
-        raise DoesNotFit(
-            f"expected UTF-8 text in {file}, found byte {error.object[error.start]:#04x} "
-            f"at {error.start}"
-        ) from None
-
-
-def _try(rule: Rule, texts: Mapping[str, str]) -> tuple[Outcome, dict[str, str]]:
-    new = {file: texts[file] for file in rule.applies_to}
+def _try(rule: Rule, texts: Texts) -> Outcome:
+    if rule.still_needed and not texts.holds(rule.still_needed):
+        return Outcome(rule, "not needed", reason=rule.still_needed.otherwise)
+    new: dict[str, str] = {}
     places: list[tuple[str, int]] = []
     finished = 0
     for number, edit in enumerate(rule.edits, 1):
         file = rule.file_of(edit)
-        found = attempt(edit, new[file])
+        if not texts.holds(edit.when, file):
+            continue
+        now = new.get(file, texts[file])
+        found = attempt(edit, now)
         if edit.expect.holds(len(found.lines)):
             places += [(file, line) for line in found.lines]
             new[file] = found.text
         elif found.is_done:
             finished += 1
         else:
-            close = nearest(edit, new[file])
-            raise DoesNotFit(
-                f"edit {number} of {len(rule.edits)} in {file}: expected {edit.expect} "
-                f"place{'s' if edit.expect.max > 1 else ''}, found {len(found.lines)}"
-                + (f"; nearest is {close}" if close else "")
-            )
+            where = f"edit {number} of {len(rule.edits)} in {file}"
+            raise DoesNotFit(f"{where}: {_misfit(edit, found.lines, now)}")
     if finished and places:
         raise DoesNotFit(
             f"{finished} of its {len(rule.edits)} edits are already in {', '.join(new)}, "
             "the others are not: the tree was edited by hand"
         )
+    old = {file: texts[file] for file in new}
+    texts.now.update(new)
+    try:
+        _promises(rule, texts)
+    except DoesNotFit:
+        texts.now.update(old)
+        raise
     if not places:
-        return Outcome(rule, "applied" if finished else "not needed"), {}
-    diff = "".join(unified(file, texts[file], new[file]) for file in new)
-    return Outcome(rule, "to apply", tuple(sorted(places)), diff), new
+        return Outcome(rule, "applied" if finished else "not needed")
+    diff = "".join(unified(file, old[file], new[file]) for file in new)
+    return Outcome(rule, "to apply", tuple(sorted(places)), diff)
+
+
+def _misfit(edit: Edit, lines: Sequence[int], text: str) -> str:
+    count = f"expected {edit.expect} place{'s' if edit.expect.max > 1 else ''}, found {len(lines)}"
+    if lines:
+        return f"{count}: line{'s' if len(lines) > 1 else ''} {', '.join(map(str, lines))}"
+    close = nearest(edit, text)
+    return f"{count}; nearest is {close}" if close else count
+
+
+def _promises(rule: Rule, texts: Texts) -> None:
+    """Stop where the edits would leave a post-condition unmet: the tree has a form unknown here."""
+    for condition in rule.after:
+        if not texts.holds(condition.when):
+            continue
+        verdict, found = look(condition, ((f, texts.get(f)) for f in texts.named(condition.file)))
+        if not verdict:
+            raise DoesNotFit(f"its edits would leave unmet {condition.name!r}: {found}")
 
 
 def unified(file: str, old: str, new: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -41,14 +42,58 @@ class Expect(Data):
 ONCE = Expect(min=1, max=1)
 
 
+class Probe(Data):
+    """A look at a file: a regular expression that has to be `present` in it, or `absent`."""
+
+    file: str = ""
+    present: str = ""
+    absent: str = ""
+
+    @model_validator(mode="after")
+    def _asks_one_thing(self) -> Probe:
+        if bool(self.present) == bool(self.absent):
+            raise ValueError("expected one of present and absent")
+        for pattern in (self.present, self.absent):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+        return self
+
+    def holds(self, text: str) -> bool:
+        """True when `text` (a file that is not there: '') is as it has to be."""
+        pattern = self.present or self.absent
+        found = re.search(pattern, text.replace("\r\n", "\n"), re.MULTILINE)
+        return bool(found) == bool(self.present)
+
+
+class StillNeeded(Probe):
+    """Holds where a rule is needed; `otherwise` says why the other trees need it no more."""
+
+    otherwise: str
+
+
+class After(Probe):
+    """A post-condition; its file is a glob, `**/*` the whole tree.
+
+    No file may hold what is `absent`, one has to hold what is `present`. With `when` it is
+    promised only where that holds.
+    """
+
+    name: str
+    when: Probe | None = None
+
+
 class TextEdit(Data):
     """Replace `find` by `replace`, each whole text as it stands.
 
     `within` is a text that stands once in the file; only what follows it counts, up to the next
-    line that begins with `}`.
+    line that begins with `}`. `when` tells the upstream versions apart by what they hold: where it
+    does not hold, the edit is left out.
     """
 
     file: str = ""
+    when: Probe | None = None
     find: str
     replace: str
     within: str = ""
@@ -66,6 +111,7 @@ class SyntaxEdit(Data):
     """Replace each node that an ast-grep rule finds by `fix`; $NAME in it is a captured node."""
 
     file: str = ""
+    when: Probe | None = None
     rule: dict[str, Any]
     fix: str
     done: Done
@@ -82,14 +128,6 @@ class Why(Data):
     upstream: list[str] = []
 
 
-class After(Data):
-    """A post-condition: `absent` is a regular expression that the file must not hold."""
-
-    name: str
-    file: str
-    absent: str
-
-
 def _edit_kind(value: Any) -> str:
     return "syntax" if isinstance(value, dict) and "rule" in value else "text"
 
@@ -101,22 +139,30 @@ Edit = Annotated[
 
 
 class Rule(Data):
-    """One concern: the files it touches (relative to the tree), its edits, what must hold after."""
+    """One concern: the files it touches (relative to the tree), its edits, what must hold after.
+
+    `verify` are the operations to test with test-backend-ops.
+    """
 
     id: str
     title: str
     why: Why
+    verify: list[str] = []
+    still_needed: StillNeeded | None = None
     applies_to: list[str]
     edits: list[Edit]
     after: list[After] = []
 
     @model_validator(mode="after")
     def _files_are_named(self) -> Rule:
-        for part in (*self.edits, *self.after):
+        for part in self.edits:
             if not part.file and len(self.applies_to) != 1:
                 raise ValueError("with several files each edit names its file")
             if part.file and part.file not in self.applies_to:
                 raise ValueError(f"{part.file} is not in applies_to")
+        for probe in (*self.after, *([self.still_needed] if self.still_needed else [])):
+            if not probe.file:
+                raise ValueError("a post-condition and still_needed name their file")
         return self
 
     def file_of(self, edit: TextEdit | SyntaxEdit) -> str:

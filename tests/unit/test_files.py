@@ -140,8 +140,16 @@ def test_the_tree_digest_leaves_out_the_named_entries(tree: Path) -> None:
     (tree / ".git").mkdir()
     (tree / ".git/HEAD").write_text("x")
     (tree / ".gitignore").write_text("x")
-    assert files.sha256_tree(tree, skip=[".git", ".gitignore"]) == before
-    assert files.sha256_tree(tree, skip=[".git"]) != before
+    assert files.sha256_tree(tree, skip=[".gitignore"]) == before
+    assert files.sha256_tree(tree) != before
+
+
+def test_the_tree_digest_leaves_out_what_git_and_keyelab_keep_there(tree: Path) -> None:
+    before = files.sha256_tree(tree)
+    for name in (".git", ".keyelab"):
+        (tree / name).mkdir()
+        (tree / name / "state").write_text("x")
+    assert files.sha256_tree(tree) == before
 
 
 def test_the_tree_digest_foretells_a_replacement(tree: Path) -> None:

@@ -66,6 +66,15 @@ def test_the_nearest_line_is_named_with_its_number() -> None:
     assert nearest(edit, "nothing like it\n") == ""
 
 
+def test_up_to_three_near_lines_are_named_and_for_a_syntax_edit_those_with_its_words() -> None:
+    text = "ncols <= 1024\nother\nif (ncols > 512) {\n  ncols < LIMIT\n"
+    assert nearest(LITERAL, text) == "line 1: ncols <= 1024"
+    near = "line 1: if (ncols > 512) {; line 2: ncols < LIMIT"
+    assert nearest(LITERAL, "\n".join(text.splitlines()[2:])) == near
+    assert nearest(LITERAL, "nothing like it\n") == ""
+    assert nearest(text_edit("abcdef", ""), "abcdeg\nabcdeh\nabcdei\nabcdej\n").count("line ") == 3
+
+
 @given(st.lists(st.sampled_from(["keep\n", "é\r\n", "\tfind;\n", "\x0c\n", "x find;\r\n"])))
 def test_nothing_but_the_found_places_changes(lines: list[str]) -> None:
     text = "".join(lines)

@@ -18,17 +18,17 @@ GATE = "ggml/src/ggml-hip/CMakeLists.txt"
 
 
 def gate_rule() -> Rule:
-    return next(r for r in load_recipe("k100ai").rules if r.id == "hip-version-gate")
+    return next(r for r in load_recipe("article").rules if r.id == "hip-version-gate")
 
 
-def rule(id: str, file: str, **edits: Any) -> Rule:
+def rule(id: str, file: str, **more: Any) -> Rule:
     return Rule.model_validate(
         {
             "id": id,
             "title": id,
             "why": {"symptom": "", "cause": "", "evidence": ""},
             "applies_to": [file],
-            "edits": edits["edits"],
+            **more,
         }
     )
 
@@ -81,9 +81,9 @@ def test_a_moved_gate_stops_the_whole_series_and_names_rule_file_counts_and_near
 
 
 def test_too_many_places_do_not_fit(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("old old\n", encoding="utf-8")
+    (tmp_path / "a.txt").write_text("old\n\nold\n", encoding="utf-8")
     one = rule("one", "a.txt", edits=[{"find": "old", "replace": "new"}])
-    with pytest.raises(DoesNotFit, match="expected 1 place, found 2"):
+    with pytest.raises(DoesNotFit, match=r"expected 1 place, found 2: lines 1, 3"):
         make_plan(tmp_path, [one]).require()
 
 
@@ -104,6 +104,82 @@ def test_a_file_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     one = rule("one", "a.txt", edits=[{"find": "old", "replace": "new"}])
     with pytest.raises(DoesNotFit, match=r"a\.txt, found byte 0xff at 4"):
         make_plan(tmp_path, [one]).require()
+
+
+@pytest.mark.parametrize("target", ["inside.txt", "../outside.txt"])
+def test_a_file_that_is_a_link_is_refused(tmp_path: Path, target: str) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / target).write_text("old\n", encoding="utf-8")
+    (tree / "a.txt").symlink_to(target)
+    one = rule("one", "a.txt", edits=[{"find": "old", "replace": "new"}])
+    with pytest.raises(
+        DoesNotFit, match=r"expected a plain file at a\.txt, found a link"
+    ) as caught:
+        make_plan(tree, [one]).require()
+    assert ("outside the tree" in caught.value.message) == target.startswith("..")
+
+
+def test_a_folder_that_is_a_link_out_of_the_tree_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.txt").write_text("old\n", encoding="utf-8")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "sub").symlink_to(tmp_path / "elsewhere")
+    one = rule("one", "sub/a.txt", edits=[{"find": "old", "replace": "new"}])
+    with pytest.raises(DoesNotFit, match="outside the tree"):
+        make_plan(tmp_path / "tree", [one]).require()
+
+
+def test_a_tree_that_is_reached_through_a_link_is_read(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a.txt").write_text("old\n", encoding="utf-8")
+    (tmp_path / "link").symlink_to("tree")
+    one = rule("one", "a.txt", edits=[{"find": "old", "replace": "new"}])
+    assert make_plan(tmp_path / "link", [one]).require().after == {"a.txt": b"new\n"}
+
+
+def test_a_read_only_file_is_planned(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old\n", encoding="utf-8")
+    (tmp_path / "a.txt").chmod(0o444)
+    one = rule("one", "a.txt", edits=[{"find": "old", "replace": "new"}])
+    assert make_plan(tmp_path, [one]).require().after == {"a.txt": b"new\n"}
+
+
+def test_an_edit_is_left_out_where_its_condition_does_not_hold(tmp_path: Path) -> None:
+    edits = [
+        {"find": "two", "replace": "2", "when": {"file": "new.txt", "present": "second form"}},
+        {"find": "one", "replace": "1", "when": {"file": "new.txt", "absent": "second form"}},
+    ]
+    one = rule("one", "a.txt", edits=edits)
+    (tmp_path / "a.txt").write_text("one two\n", encoding="utf-8")
+    assert make_plan(tmp_path, [one]).require().after == {"a.txt": b"1 two\n"}
+    (tmp_path / "new.txt").write_text("the\r\nsecond form\r\n", encoding="utf-8")
+    assert make_plan(tmp_path, [one]).require().after == {"a.txt": b"one 2\n"}
+
+
+def test_a_rule_that_upstream_made_unnecessary_says_so_though_its_file_is_gone(
+    tmp_path: Path,
+) -> None:
+    needed = {"file": "gone.txt", "present": "old", "otherwise": "upstream removed it"}
+    one = rule("one", "gone.txt", edits=[{"find": "old", "replace": "new"}], still_needed=needed)
+    outcome = make_plan(tmp_path, [one]).require().outcomes[0]
+    assert (outcome.state, outcome.reason) == ("not needed", "upstream removed it")
+    assert outcome.row()["where"] == "upstream removed it"
+
+
+def test_edits_that_leave_a_promise_unmet_stop_the_series(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("x\nold form\n", encoding="utf-8")
+    promise = {"name": "nothing old", "file": "*.txt", "absent": "old.*"}
+    one = rule("one", "a.txt", edits=[{"find": "old", "replace": "new"}], after=[promise])
+    two = rule("two", "a.txt", edits=[{"find": "old", "replace": "new"}])
+    plan = make_plan(tmp_path, [one, two])
+    assert plan.outcomes[0].problem == (
+        "its edits would leave unmet 'nothing old': b.txt:2 old form"
+    )
+    assert plan.outcomes[1].state == "to apply", "the first left nothing behind"
+    (tmp_path / "b.txt").unlink()
+    assert make_plan(tmp_path, [one]).require().after == {"a.txt": b"new\n"}
 
 
 def test_an_edit_that_may_find_nothing_is_not_needed(tmp_path: Path) -> None:

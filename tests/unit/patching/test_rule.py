@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from keyelab.errors import KeyelabError, UsageError
+from keyelab.facts import ProbeFacts
 from keyelab.files import project_root
-from keyelab.patching.recipe import header_rules, load_recipe
-from keyelab.patching.rule import Expect, load_rule
+from keyelab.patching.recipe import Recipe, header_rules, load_recipe
+from keyelab.patching.rule import Expect, checked, load_rule
 
 PATCHES = project_root() / "patches"
 RULE: dict[str, Any] = {
@@ -72,7 +73,9 @@ def test_broken_yaml_and_a_missing_file_are_one_sentence(tmp_path: Path) -> None
 
 def test_every_rule_file_loads_and_belongs_to_a_recipe() -> None:
     recipes = yaml.safe_load((PATCHES / "recipes.yaml").read_text(encoding="utf-8"))
-    used = {rule.id for name in recipes for rule in load_recipe(name).rules}
+    loaded = {name: load_recipe(name) for name in recipes}
+    used = {rule.id for recipe in loaded.values() for rule in recipe.rules}
+    assert {name for recipe in loaded.values() for name in recipe.choose} <= set(recipes)
     assert used == {path.stem for path in (PATCHES / "llama.cpp").glob("*.yaml")}
     assert {rule.id for rule in header_rules()} == {
         path.stem for path in (PATCHES / "headers").glob("*.yaml")
@@ -81,8 +84,8 @@ def test_every_rule_file_loads_and_belongs_to_a_recipe() -> None:
 
 def test_every_rule_is_described_in_the_readme() -> None:
     text = (PATCHES / "README.md").read_text(encoding="utf-8")
-    missing = [rule.id for rule in load_recipe("k100ai").rules if f"| {rule.id} |" not in text]
-    assert missing == []
+    rules = sorted(path.stem for path in (PATCHES / "llama.cpp").glob("*.yaml"))
+    assert [rule for rule in rules if f"| {rule} |" not in text] == []
 
 
 def test_the_unused_macro_of_the_article_is_not_added() -> None:
@@ -99,8 +102,61 @@ def test_the_empty_name_is_the_empty_series() -> None:
     assert load_recipe("").rules == []
 
 
-def test_the_recipe_says_which_weights_it_is_for() -> None:
-    recipe = load_recipe("k100ai")
+def test_a_recipe_says_what_it_asks_of_later_phases() -> None:
+    recipe = load_recipe("article")
     assert recipe.weights == ["F32", "F16", "BF16"]
     assert recipe.block_limit == 256
     assert recipe.flash_attention == "off"
+    assert {"RMS_NORM", "SOFT_MAX", "ARGSORT"} <= set(recipe.gate)
+    flags = load_recipe("flags")
+    assert flags.rules == []
+    assert flags.cmake == {
+        "CMAKE_HIP_FLAGS": "--gpu-max-threads-per-block=1024",
+        "GGML_HIP_MMQ_MFMA": "OFF",
+    }
+    assert flags.needs == ["runs_1024_flag"]
+    assert load_recipe("gcn-dot").needs == ["gfx9", "runs_1024_flag", "runs_512_bound", "dot"]
+
+
+def test_a_need_is_something_that_the_probe_answers() -> None:
+    names = yaml.safe_load((PATCHES / "recipes.yaml").read_text(encoding="utf-8"))
+    needs = {need for name in names for need in load_recipe(name).needs}
+    answers = {n for n, f in ProbeFacts.model_fields.items() if f.annotation == bool | None}
+    assert needs <= answers
+
+
+def test_a_recipe_that_chooses_has_nothing_of_its_own() -> None:
+    recipe = load_recipe("k100ai")
+    assert recipe.choose == ["gcn-dot", "gcn", "article"]
+    assert recipe.rules == []
+    head = {"title": "t", "why": "w"}
+    with pytest.raises(KeyelabError, match="everything else from the chosen one"):
+        checked(Recipe, {**head, "choose": ["article"], "weights": ["any"]}, "here")
+    with pytest.raises(KeyelabError, match="expected choose, or block_limit flash_attention rules"):
+        checked(Recipe, {**head, "weights": ["any"]}, "here")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"after": [{"name": "n", "file": "a", "absent": "("}]}, "is no regular expression"),
+        ({"after": [{"name": "n", "absent": "x"}]}, "name their file"),
+        ({"after": [{"name": "n", "file": "a"}]}, "expected one of present and absent"),
+        ({"still_needed": {"file": "a", "present": "x"}}, r"still_needed\.otherwise"),
+        (
+            {"still_needed": {"file": "a", "present": "x", "absent": "y", "otherwise": "o"}},
+            "expected one of present and absent",
+        ),
+        (
+            {"edits": [{"find": "x", "replace": "y", "when": {"version": "b1"}}]},
+            r"edits\.0\.text\.when\.version",
+        ),
+        ({"verify": "ROPE"}, "verify"),
+    ],
+)
+def test_a_wrong_probe_is_an_error_that_names_the_file(
+    tmp_path: Path, wrong: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(KeyelabError, match=message) as caught:
+        load_rule(written(tmp_path, {**RULE, **wrong}))
+    assert "one.yaml" in caught.value.message
