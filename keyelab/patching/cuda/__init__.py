@@ -1,0 +1,1 @@
+"""Reading CUDA sources: functions, what their expressions can be, how many threads they start."""
