@@ -9,18 +9,24 @@
 # %% [markdown]
 # # 03 · Header fixes
 #
-# **Goal.** Two constructs in one header of the DTK stop the compiler. Have corrected copies of that
-# header in a folder of our own that the compiler searches first, and leave the toolkit as the
-# vendor shipped it.
+# **Goal.** Two constructs in one header of the DTK stop the compiler. Have the compiler read
+# corrected ones, and leave the toolkit as the vendor shipped it unless you say otherwise.
 
 # %% [markdown]
 # ## Time, risk and rollback
 #
-# Seconds. The toolkit is only read; the copies go to `workdir/overlays/<digest>`. To undo it, remove
-# that folder: since nothing else was changed, nothing else has to be put back.
+# Seconds. The parameter `mode` says how:
 #
-# The published recipe edits the file below `/opt/dtk` instead. That works too, but for every other
-# program on the machine as well, it needs root, and an update of the DTK takes it away unseen.
+# | mode | what is written | how to undo it |
+# |---|---|---|
+# | `overlay` | a corrected copy in `workdir/overlays/<digest>`, searched first | remove that folder |
+# | `in_place` | the header below `headers_root` itself | `keyelab headers restore` with this run folder |
+# | `none` | nothing | nothing to undo |
+#
+# The published recipe edits the file below `/opt/dtk`. That works too, but for every other program
+# on the machine as well, it needs root, and an update of the DTK takes it away unseen. `in_place`
+# does it for those who want it: only a header whose digest is listed in
+# `patches/known_headers.yaml` or given in `accept_sha256`, with the original kept in this run folder.
 
 # %% [markdown]
 # ## Parameters
@@ -34,14 +40,15 @@ tools_dir: str = ""  # folders to put first on PATH, colon between
 dry_run: bool = False  # show what would be done and do nothing
 verbose: bool = False  # show more of what the tools print
 headers_root: str = ""  # toolkit whose headers are read; empty skips
+mode: str = "overlay"  # overlay: a copy searched first; in_place: the file itself; none
+accept_sha256: str = ""  # in_place: digest of an original to be edited
 
 # %%
 from keyelab.facts import EnvFacts, HeaderFacts
-from keyelab.files import sha256_file, sha256_tree, shown
+from keyelab.files import shown
 from keyelab.patching import headers
-from keyelab.patching.apply import apply_plan, digest_checks
+from keyelab.patching.after import post_conditions
 from keyelab.patching.recipe import header_rules
-from keyelab.patching.verify import post_conditions
 from keyelab.record import nb
 
 step = nb.begin("header_fixes", globals())
@@ -67,13 +74,13 @@ reasons = [{"rule": rule.id, **rule.why.model_dump()} for rule in rules]
 step.table(reasons, ["rule", "symptom", "cause", "article"])
 
 # %%
-plan, reason = headers.plan_headers(step.params.headers_root, rules)
+plan, reason = headers.plan_headers(step.params.headers_root, rules, step.params.mode)
+originals = headers.originals(plan) if plan else {}
 if plan is None:
     step.say(f"Nothing to correct: {reason}.")
 else:
-    original_sha256 = sha256_tree(plan.tree)
-    step.say(f"Headers to correct, below `{shown(plan.tree)}`:")
-    step.table({"header": f, "sha256": sha256_file(plan.tree / f)} for f in plan.after)
+    step.say(f"Headers to correct, below `{shown(plan.tree.parent)}`, mode `{step.params.mode}`:")
+    step.table({"header": name, "sha256": sha256} for name, sha256 in originals.items())
     for outcome in plan.outcomes:
         if outcome.diff:
             step.diff(outcome.diff, f"header-{outcome.rule.id}.diff")
@@ -81,45 +88,54 @@ else:
 # %% [markdown]
 # ## Do
 #
-# The folder `hip` is copied whole, with the corrections in it: a quoted `#include` is looked up
-# beside the file that names it, so a corrected header alone would never be found from its
-# neighbours, nor they from it.
+# An overlay holds the folder `hip` whole, with the corrections in it: a quoted `#include` is looked
+# up beside the file that names it, so a corrected header alone would never be found from its
+# neighbours, nor they from it. In place, the original is copied into the run folder first; then the
+# corrected file takes its name in one step.
 
 # %%
-applied = None
+done = None
 if plan and not step.dry_run:
-    applied = apply_plan(plan, step.workdir / "overlays", headers.FOLDER)
-    include = applied.tree.parent
-    step.say(f"Corrected headers, to be searched first: `{shown(include)}`.")
+    done = headers.correct(plan, step.params, step.run_dir)
+    step.say(f"The compiler gets the corrected headers from `{shown(done.include)}`.")
+    if done.backup:
+        step.say(f"The originals are in `{shown(done.backup)}`.")
 
 # %% [markdown]
 # ## Verify
 #
-# The copy must have the digest that was computed from the plan, the original must have the one that
-# it was read with, and the copies must hold what the rules promise. Where the specimen was read, the
-# host's C++ compiler is the judge: its probe declares `__any`, defines ggml's macro, includes the
-# header, and has to fail with the original and compile with the copy. g++ and clang for x86-64 know
-# both constraint letters, so the first correction is shown by its text only.
+# The corrected headers must have the digest that was computed from the plan, the originals (the
+# toolkit beside an overlay, the backup of a header changed in place) the one that they were read
+# with, and the rules must hold what they promise. Where the specimen was read, the host's C++
+# compiler is the judge: its probe declares `__any`, defines ggml's macro, includes the header, and
+# has to fail with the original and compile with the correction. g++ and clang for x86-64 know both
+# constraint letters, so they show the second fault only. clang 19 with the target amdgcn rejects
+# both in the specimen and takes the corrected one; the tests of this workbook show that where such
+# a clang is installed.
 
 # %%
-if applied:
-    step.add_checks(digest_checks(plan, applied, original_sha256))
-    step.add_checks(post_conditions(applied.tree, rules))
+if done:
+    step.add_checks(done.checks)
+    step.add_checks(post_conditions(done.include / headers.FOLDER, rules))
 
 # %%
-if applied and headers.has_probe(plan.tree):
+if done and headers.has_probe(plan):
     compiler = step.facts("env_check", EnvFacts).cxx or "c++"
-    step.add_checks([headers.probe_check(plan.tree.parent, include, compiler, step.log())])
+    step.add_checks([headers.probe_check(plan, done, compiler, step.log())])
 
 # %% [markdown]
 # ## Result and next step
 #
-# 05_build puts the folder below first for the HIP compiler; a CPU build needs no such folder. With
-# the recipe `k100ai` the next phase also takes the only `#include` of cooperative groups out of
-# ggml, so this overlay is the second of two locks: it also serves trees without that patch.
+# 05_build puts an overlay first for the HIP compiler; a CPU build needs none. The recipes that edit
+# the source also take the only `#include` of cooperative groups out of ggml, so this phase is the
+# second of two locks: it serves trees without that rule, and the recipe `flags`, which edits nothing.
 
 # %%
-overlay = shown(include) if applied else ""
-files = [f"{headers.FOLDER}/{file}" for file in plan.after] if applied else []
-facts = HeaderFacts(overlay=overlay, files=files, reason=reason)
+in_copy = done is not None and done.backup is None
+overlay = shown(done.include) if in_copy else ""
+backup = shown(done.backup) if done and done.backup else ""
+if backup:
+    step.code(f"keyelab headers restore {shown(step.run_dir)}", summary="To undo it")
+files = list(originals) if done else []
+facts = HeaderFacts(overlay=overlay, files=files, reason=reason, originals=originals, backup=backup)
 step.finish(None if step.dry_run else facts)
