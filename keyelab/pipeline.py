@@ -36,8 +36,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "model_fetch": (),
     "header_fixes": ("env_check",),
     "source_patch": ("env_check",),
-    "build": ("env_check", "header_fixes", "source_patch"),
-    "serve": ("env_check", "model_fetch", "build"),
+    "build": ("env_check", "model_fetch", "header_fixes", "source_patch"),
+    "serve": ("env_check", "model_fetch", "source_patch", "build"),
     "video_test": ("model_fetch", "serve"),
     "perf_analysis": ("serve", "video_test"),
 }

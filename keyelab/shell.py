@@ -44,13 +44,27 @@ def find(program: str | Path, env: Mapping[str, str] | None = None) -> Path | No
 
 
 def environment(tools_dir: str = "", extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment with `extra` set and the folders of `tools_dir` first on PATH."""
+    """This process's environment with `extra` set and the folders of `tools_dir` first on PATH.
+
+    In a value of `extra`, ${NAME} of its own name is what this process has, and ~/ the home folder.
+    """
     from keyelab.files import located
 
-    env = {**os.environ, **(extra or {})}
+    env = {**os.environ, **{name: _unfolded(name, text) for name, text in (extra or {}).items()}}
     folders = [str(located(part)) for part in tools_dir.split(":") if part]
     env["PATH"] = os.pathsep.join([*folders, env.get("PATH", os.defpath)])
     return env
+
+
+def _unfolded(name: str, text: str) -> str:
+    own, was = f"${{{name}}}", os.environ.get(name, "")
+    if own in text:
+        # an empty part of a search path would be the current folder
+        text = os.pathsep.join(part for part in text.replace(own, was).split(os.pathsep) if part)
+    return os.pathsep.join(
+        os.path.expanduser(part) if part.startswith("~/") else part  # noqa: PTH111
+        for part in text.split(os.pathsep)
+    )
 
 
 def run(
@@ -100,7 +114,7 @@ def run(
         encoding="utf-8",
         errors="replace",
         bufsize=1,
-        preexec_fn=_own_group_and_die_with_parent,
+        preexec_fn=own_group_and_die_with_parent,
         pass_fds=tuple(pass_fds),
     )
     timed_out = threading.Event()
@@ -153,7 +167,8 @@ def run(
     return result
 
 
-def _own_group_and_die_with_parent() -> None:
+def own_group_and_die_with_parent() -> None:
+    """What a child does before it becomes another program, as preexec_fn."""
     os.setpgid(0, 0)
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

@@ -46,7 +46,7 @@ ready_timeout_s: float = 120.0  # longest wait for /health, seconds
 keep_server: bool = False  # leave the server running after a whole run
 
 # %%
-from keyelab.facts import BuildFacts, EnvFacts, ModelFacts
+from keyelab.facts import BuildFacts, EnvFacts, ModelFacts, SourceFacts
 from keyelab.record import nb
 from keyelab.serving import attest, command, lifecycle, state
 
@@ -59,6 +59,9 @@ step = nb.begin("serve", globals())
 # `extra_args` that a parameter sets is refused; one that this llama-server does not take ends it
 # at once, and the error names it. Variables named `LLAMA_ARG_…` are taken out of the server's
 # environment: they set flags that no record shows.
+#
+# Flash attention follows the recipe: where that does not make its kernels right for the card,
+# `auto` becomes off and `on` stops here, instead of a server that aborts at the first question.
 
 # %%
 plan = None
@@ -66,7 +69,11 @@ if not step.dry_run:
     env = step.environment(step.facts("env_check", EnvFacts).environment)
     build = step.facts("build", BuildFacts)
     model = step.facts("model_fetch", ModelFacts)
-    plan = command.make(step.params, build, model, env)
+    source = step.facts("source_patch", SourceFacts)
+    settled = command.for_recipe(step.params, build.backend, source)
+    plan = command.make(settled, build, model, env)
+    if settled != step.params:
+        step.say(f"Flash attention is off: the recipe `{source.recipe}` asks for it.")
 step.code(plan.command(step.params.port) if plan else command.sketch(step.params))
 
 # %% [markdown]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import platform
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from keyelab.build.toolchain import Toolchain
 from keyelab.errors import KeyelabError, UsageError
-from keyelab.facts import EnvFacts, HeaderFacts, SourceFacts
+from keyelab.facts import EnvFacts, HeaderFacts, ModelFacts, SourceFacts
 from keyelab.files import located, project_root, sha256_json, sha256_tree, shown
 from keyelab.params import Build
 from keyelab.shell import quoted
@@ -28,6 +29,7 @@ NO_SOURCE = SourceFacts(
     tree_sha256="0" * 64,
     patches=[],
 )
+_FLAGS = "CMAKE_HIP_FLAGS"
 _OWNED = ("CMAKE_BUILD_TYPE", "GPU_TARGETS", "CMAKE_HIP_ARCHITECTURES", "CMAKE_CUDA_ARCHITECTURES")
 
 
@@ -85,7 +87,8 @@ def make(
         )
     tag = re.fullmatch(r"(\d+)\.0\.0", source.version)
     number, commit = tag[1] if tag else "0", source.tree_sha256[:12]
-    options = _options(params, number, commit, overlay)
+    asked = source.cmake if params.backend == "hip" else {}
+    options = _options(params, number, commit, overlay, asked)
     programs = PROGRAMS if params.backend == "cpu" else (*PROGRAMS, KERNEL_GATE)
     inputs: dict[str, object] = {
         "tree": source.tree_sha256,
@@ -132,7 +135,25 @@ def check_tree(plan: BuildPlan) -> None:
         )
 
 
-def _options(params: Build, number: str, commit: str, overlay: Path | None) -> dict[str, str]:
+def check_weights(source: SourceFacts, model: ModelFacts, backend: str) -> None:
+    """Stop before a GPU build whose recipe is not for the weights of the model; KeyelabError.
+
+    A CPU build computes them all, and a model whose types nothing names is let through.
+    """
+    right, found = source.weights, model.quantization
+    if backend != "cpu" and "any" not in right and found and found not in right:
+        raise KeyelabError(
+            f"expected weights that the recipe {source.recipe} is for ({', '.join(right)}), "
+            f"found {found} in {model.model.path}",
+            "take a recipe for all weights: keyelab run --from source_patch --set "
+            "source_patch.recipe=gcn; or another file: keyelab run --set "
+            "model_fetch.model_file=NAME-BF16.gguf",
+        )
+
+
+def _options(
+    params: Build, number: str, commit: str, overlay: Path | None, asked: Mapping[str, str]
+) -> dict[str, str]:
     options = {
         "CMAKE_BUILD_TYPE": params.build_type,
         "CMAKE_BUILD_RPATH_USE_ORIGIN": "ON",
@@ -155,14 +176,15 @@ def _options(params: Build, number: str, commit: str, overlay: Path | None) -> d
         options |= {"GGML_HIP": "ON", "GPU_TARGETS": params.gpu_targets}
     if params.backend == "cuda":
         options |= {"GGML_CUDA": "ON", "CMAKE_CUDA_ARCHITECTURES": params.gpu_targets}
-    flags = f"-isystem {shlex.quote(str(overlay))}" if overlay else ""
+    flags = [f"-isystem {shlex.quote(str(overlay))}"] if overlay else []
+    for name in params.cmake_options.keys() & set(_OWNED):
+        raise UsageError(
+            f"cmake_options sets {name}, which build.build_type or build.gpu_targets sets",
+            f"take {name} out and set that parameter to {params.cmake_options[name]!r}",
+        )
+    # a parameter wins over what the recipe asks for; compiler flags add up
+    options |= {**asked, **params.cmake_options}
+    flags += [given[_FLAGS] for given in (asked, params.cmake_options) if given.get(_FLAGS)]
     if flags:
-        options["CMAKE_HIP_FLAGS"] = flags
-    for name, value in params.cmake_options.items():
-        if name in _OWNED:
-            raise UsageError(
-                f"cmake_options sets {name}, which build.build_type or build.gpu_targets sets",
-                f"take {name} out and set that parameter to {value!r}",
-            )
-        options[name] = f"{flags} {value}".strip() if name == "CMAKE_HIP_FLAGS" else value
+        options[_FLAGS] = " ".join(flags)
     return options

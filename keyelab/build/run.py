@@ -87,7 +87,8 @@ def progress(line: str) -> tuple[float, str] | None:
 
 def _check_options_used(plan: BuildPlan, output: str) -> None:
     # keyelab's own LLAMA_BUILD_… switches may be unknown to an older tree; that is harmless
-    wanted = {*plan.params.cmake_options, "GGML_HIP", "GGML_CUDA", "GPU_TARGETS"}
+    asked = {*plan.params.cmake_options, *plan.source.cmake}
+    wanted = {*asked, "GGML_HIP", "GGML_CUDA", "GPU_TARGETS"}
     ignored = [name for name in cause.unused_options(output) if name in wanted]
     if ignored:
         raise KeyelabError(

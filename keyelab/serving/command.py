@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keyelab.errors import UsageError
-from keyelab.facts import BuildFacts, ModelFacts
+from keyelab.facts import BuildFacts, ModelFacts, SourceFacts
 from keyelab.files import located, project_root, sha256_json
 from keyelab.params import Serve
 from keyelab.shell import quoted
@@ -72,6 +72,23 @@ def make(params: Serve, build: BuildFacts, model: ModelFacts, env: Mapping[str, 
         }
     )
     return ServerPlan(params, program, tuple(options), model_path, build.version, key)
+
+
+def for_recipe(params: Serve, backend: str, source: SourceFacts) -> Serve:
+    """The parameters with flash attention off where the recipe of a GPU build says so.
+
+    `auto` becomes off; raises UsageError for `on`, whose kernels nothing has proven.
+    """
+    if backend == "cpu" or source.flash_attention != "off" or params.flash_attention == "off":
+        return params
+    if params.flash_attention == "on":
+        raise UsageError(
+            f"expected serve.flash_attention off, as the recipe {source.recipe} asks for: it does "
+            "not make those kernels right for the card and the kernel gate left them out; found on",
+            "keyelab run --from serve --set serve.flash_attention=off, or take a recipe that does: "
+            "keyelab run --from source_patch --set source_patch.recipe=gcn",
+        )
+    return params.model_copy(update={"flash_attention": "off"})
 
 
 def sketch(params: Serve) -> str:

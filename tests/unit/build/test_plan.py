@@ -8,7 +8,10 @@ import pytest
 
 from keyelab.build import plan
 from keyelab.errors import KeyelabError, UsageError
-from keyelab.facts import HeaderFacts
+from keyelab.facts import HeaderFacts, ModelFacts
+
+HIP = {"backend": "hip", "gpu_targets": "gfx928"}
+FLAG = "--gpu-max-threads-per-block=1024"
 
 
 def test_cpu_plan_builds_three_programs_without_tests(make_plan: Any) -> None:
@@ -135,3 +138,54 @@ def test_overlay_that_is_gone_is_named(make_plan: Any, tmp_path: Path) -> None:
     gone = HeaderFacts(overlay=str(tmp_path / "gone"))
     with pytest.raises(KeyelabError, match="expected the header overlay"):
         make_plan(backend="hip", gpu_targets="gfx928", headers=gone)
+
+
+def test_recipe_options_are_in_a_hip_build_and_its_key(make_plan: Any) -> None:
+    made = make_plan(asks={"cmake": {"CMAKE_HIP_FLAGS": FLAG, "GGML_HIP_MMQ_MFMA": "OFF"}}, **HIP)
+    assert made.options["CMAKE_HIP_FLAGS"] == FLAG
+    assert "-DGGML_HIP_MMQ_MFMA=OFF" in made.configure
+    assert made.key != make_plan(**HIP).key
+
+
+def test_hip_flags_of_overlay_recipe_and_user_add_up_in_this_order(
+    make_plan: Any, tmp_path: Path
+) -> None:
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    made = make_plan(
+        headers=HeaderFacts(overlay=str(overlay)),
+        asks={"cmake": {"CMAKE_HIP_FLAGS": FLAG}},
+        cmake_options={"CMAKE_HIP_FLAGS": "-Wall"},
+        **HIP,
+    )
+    assert made.options["CMAKE_HIP_FLAGS"] == f"-isystem {overlay} {FLAG} -Wall"
+
+
+def test_parameter_wins_over_the_recipe(make_plan: Any) -> None:
+    made = make_plan(
+        asks={"cmake": {"GGML_HIP_MMQ_MFMA": "OFF"}},
+        cmake_options={"GGML_HIP_MMQ_MFMA": "ON"},
+        **HIP,
+    )
+    assert made.options["GGML_HIP_MMQ_MFMA"] == "ON"
+
+
+@pytest.mark.parametrize("given", [{}, {"backend": "cuda", "gpu_targets": "90"}])
+def test_recipe_options_stay_out_of_other_builds(make_plan: Any, given: dict[str, str]) -> None:
+    asked = make_plan(asks={"cmake": {"CMAKE_HIP_FLAGS": FLAG}}, **given)
+    assert "CMAKE_HIP_FLAGS" not in asked.options
+    assert asked.key == make_plan(**given).key
+
+
+def test_quantized_model_is_refused_where_the_recipe_is_not_for_it(
+    make_plan: Any, model: ModelFacts
+) -> None:
+    source = make_plan(asks={"recipe": "article", "weights": ["F32", "F16", "BF16"]}).source
+    quantized = model.model_copy(update={"quantization": "Q4_K_M"})
+    with pytest.raises(KeyelabError, match=r"article is for \(F32, F16, BF16\).*Q4_K_M") as error:
+        plan.check_weights(source, quantized, "hip")
+    assert "source_patch.recipe=gcn" in error.value.hint
+    assert "BF16.gguf" in error.value.hint
+    plan.check_weights(source, quantized, "cpu")
+    plan.check_weights(source, model, "hip")
+    plan.check_weights(make_plan(asks={"weights": ["any"]}).source, quantized, "hip")

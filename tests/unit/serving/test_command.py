@@ -6,9 +6,22 @@ from typing import Any
 import pytest
 
 from keyelab.errors import UsageError
-from keyelab.facts import BuildFacts, ModelFacts
+from keyelab.facts import BuildFacts, ModelFacts, SourceFacts
 from keyelab.params import Serve
 from keyelab.serving import command
+
+
+@pytest.fixture
+def source() -> SourceFacts:
+    return SourceFacts(
+        tree="work/sources/t",
+        origin="tests",
+        version="10019.0.0",
+        recipe="article",
+        base_sha256="0" * 64,
+        tree_sha256="1" * 64,
+        patches=[],
+    )
 
 
 def value_of(argv: list[str], flag: str) -> str:
@@ -72,6 +85,31 @@ def test_key_follows_words_and_files_and_not_the_port(
     assert command.make(Serve(), rebuilt, model, {}).key != one
     assert command.make(Serve(), build, model, {"HIP_VISIBLE_DEVICES": "0"}).key != one
     assert command.make(Serve(), build, model, {"EDITOR": "vi"}).key == one
+
+
+@pytest.mark.parametrize(
+    ("backend", "recipe", "asked", "settled"),
+    [
+        ("hip", "off", "auto", "off"),
+        ("hip", "off", "off", "off"),
+        ("hip", "auto", "on", "on"),
+        ("hip", "auto", "auto", "auto"),
+        ("cpu", "off", "on", "on"),
+    ],
+)
+def test_flash_attention_follows_the_recipe_of_a_gpu_build(
+    source: SourceFacts, backend: str, recipe: str, asked: Any, settled: str
+) -> None:
+    facts = source.model_copy(update={"flash_attention": recipe})
+    made = command.for_recipe(Serve(flash_attention=asked, alias="a"), backend, facts)
+    assert (made.flash_attention, made.alias) == (settled, "a")
+
+
+def test_flash_attention_that_the_recipe_forbids_is_refused(source: SourceFacts) -> None:
+    facts = source.model_copy(update={"flash_attention": "off"})
+    with pytest.raises(UsageError, match=r"as the recipe article asks for.*found on") as error:
+        command.for_recipe(Serve(flash_attention="on"), "hip", facts)
+    assert "serve.flash_attention=off" in error.value.hint
 
 
 def test_every_address_is_reached_over_loopback(make_plan: Any) -> None:
