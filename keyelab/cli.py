@@ -1,4 +1,4 @@
-"""keyelab run | status | stop | verify | report.
+"""keyelab run | status | stop | patch | headers | audit | probe | verify | report.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 internal, 130 interrupted, 138 dead kernel.
 """
@@ -16,6 +16,10 @@ from typing import Any
 import click
 
 from keyelab import __version__
+from keyelab.commands.audit import audit
+from keyelab.commands.headers import headers
+from keyelab.commands.patch import patch
+from keyelab.commands.probe import probe
 from keyelab.errors import KeyelabError, UsageError
 from keyelab.files import located, project_root, redact, shown
 from keyelab.params import parse_override, targets
@@ -144,6 +148,10 @@ def report(record: Path | None, target: str, as_json: bool) -> None:
         return
     for line in pipeline.summary(folder):
         click.echo(line)
+
+
+for command in (patch, headers, audit, probe):
+    cli.add_command(command)
 
 
 def main() -> None:

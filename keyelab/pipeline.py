@@ -35,7 +35,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "env_check": (),
     "model_fetch": (),
     "header_fixes": ("env_check",),
-    "source_patch": ("env_check",),
+    "source_patch": ("env_check", "header_fixes"),
     "build": ("env_check", "model_fetch", "header_fixes", "source_patch"),
     "serve": ("env_check", "model_fetch", "source_patch", "build"),
     "video_test": ("model_fetch", "serve"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from keyelab.patching.plan import Plan
 
 DEFAULT = "k100ai"
+PROBE = "keyelab.probe"
 
 
 @click.group()
@@ -49,10 +50,31 @@ def _llama_cpp(context: click.Context, parameter: click.Parameter, tree: Path) -
     return tree
 
 
+def _read_probe(context: click.Context, parameter: click.Parameter, log: Path | None) -> None:
+    from keyelab.host.card import read
+
+    if log is not None:
+        try:
+            text = log.read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise UsageError(
+                f"expected the transcript of a probe at {shown(log)}, found: {error.strerror}",
+                "make one on the host with the card: keyelab probe --log FILE",
+            ) from None
+        context.meta[PROBE] = read(text).facts
+
+
 def _command(function: Callable[..., None]) -> click.Command:
     function = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
     function = click.option("--recipe", help="Series in patches/recipes.yaml.")(function)
     path = click.Path(path_type=Path)
+    function = click.option(
+        "--probe",
+        type=path,
+        callback=_read_probe,
+        expose_value=False,
+        help="Transcript of `keyelab probe`, for a recipe that needs to know the card.",
+    )(function)
     function = click.argument("tree", type=path, callback=_llama_cpp)(function)
     return patch.command()(function)
 
@@ -189,7 +211,8 @@ def _planned(tree: Path, recipe: str | None) -> tuple[Choice, Plan]:
     from keyelab.patching.choice import choose
     from keyelab.patching.plan import make_plan
 
-    choice = choose(recipe or DEFAULT, None, tree)
+    probe = click.get_current_context().meta.get(PROBE)
+    choice = choose(recipe or DEFAULT, probe, tree)
     return choice, choice.taken.plan or make_plan(tree, choice.recipe.rules)
 
 

@@ -5,6 +5,7 @@ Compiles for the device only, to assembly. Nothing is linked or run, so no card 
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from keyelab.checks import Check, check
 from keyelab.errors import CommandFailed, KeyelabError
+from keyelab.files import located
 from keyelab.patching.assembly import Kernel, parse, rows
 from keyelab.shell import run
 
@@ -47,6 +49,7 @@ def compiled_checks(
     files: Sequence[str] = SAMPLE,
     starts: Mapping[str, int] | None = None,
     timeout_s: float = 600,
+    env: Mapping[str, str] | None = None,
 ) -> tuple[list[dict[str, str]], list[Check]]:
     """Compile `files` of ggml-cuda for `arch`: a table of kernels, and checks.
 
@@ -61,7 +64,7 @@ def compiled_checks(
     checks = []
     for file in files:
         try:
-            found = parse(_assembly(tree, compiler, arch, flags, file, timeout_s))
+            found = parse(_assembly(tree, compiler, arch, flags, file, timeout_s, env))
             ok, said = True, f"{len(found)} kernels"
         except KeyelabError as error:  # no compiler and no time are unknown
             failed = isinstance(error, CommandFailed) and error.returncode is not None
@@ -95,15 +98,28 @@ def started(launches: Iterable[Launch]) -> dict[str, int]:
     return found
 
 
+def build_flags(cmake: Mapping[str, str], definitions: Iterable[str], overlay: str) -> list[str]:
+    """What a build with these CMake entries gives its HIP compiler, the header overlay first."""
+    folder = ["-isystem", str(located(overlay))] if overlay else []
+    named = [f"-D{definition}" for definition in definitions]
+    return [*folder, *shlex.split(cmake.get("CMAKE_HIP_FLAGS", "")), *named]
+
+
 def _assembly(
-    tree: Path, compiler: str, arch: str, flags: Sequence[str], file: str, timeout_s: float
+    tree: Path,
+    compiler: str,
+    arch: str,
+    flags: Sequence[str],
+    file: str,
+    timeout_s: float,
+    env: Mapping[str, str] | None,
 ) -> str:
     folders = (tree / KERNELS, tree / "ggml/src", tree / "ggml/include")
     places = [word for folder in folders for word in ("-I", folder)]
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "kernels.s"
         argv = [compiler, *OPTIONS, f"--offload-arch={arch}", *flags, *places]
-        run([*argv, tree / KERNELS / file, "-o", made], timeout_s=timeout_s)
+        run([*argv, tree / KERNELS / file, "-o", made], timeout_s=timeout_s, env=env)
         return made.read_text(encoding="utf-8", errors="replace")
 
 

@@ -102,9 +102,12 @@ class Step:
 
     def diff(self, text: str, name: str) -> Path:
         """Show a unified diff and keep it in the run folder's patches/; returns its path."""
-        path = write_text(self.run_dir / "patches" / name, text)
         self.code(text, "diff", summary=f"{name}: {cards.diff_size(text)}")
-        return path
+        return self.keep(text, name)
+
+    def keep(self, text: str, name: str) -> Path:
+        """Keep a patch in the run folder's patches/ without showing it; returns its path."""
+        return write_text(self.run_dir / "patches" / name, text)
 
     def picture(self, path: Path, caption: str) -> None:
         """Show a PNG file."""

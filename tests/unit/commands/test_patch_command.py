@@ -162,6 +162,18 @@ def test_an_unknown_recipe_is_a_usage_error(tmp_path: Path) -> None:
     assert "did you mean 'article'" in done.exception.message
 
 
+def test_a_probe_of_the_card_decides_which_recipe_is_taken(tree: Path) -> None:
+    data = Path(__file__).parents[2] / "data" / "host"
+    for transcript, recipe in (("probe_k100ai", "gcn-dot"), ("probe_only_256", "article")):
+        assert as_json("plan", tree, "--probe", data / f"{transcript}.txt")["recipe"] == recipe
+
+
+def test_a_transcript_that_is_not_there_is_a_usage_error(tree: Path, tmp_path: Path) -> None:
+    done = call("plan", tree, "--probe", tmp_path / "none")
+    assert isinstance(done.exception, UsageError)
+    assert "transcript of a probe" in done.exception.message
+
+
 def test_the_help_documents_the_shape_of_the_json() -> None:
     shown = call("--help").stdout
     for name in ("base_sha256", "rules: [{rule, state, places", "identical"):
