@@ -15,8 +15,10 @@
 # %% [markdown]
 # ## Time, risk and rollback
 #
-# Seconds. Nothing on the machine is changed: every check reads, and every remedy is a command
-# that is printed and never run. Nothing to roll back.
+# Seconds; with cards less than a minute to ask the vendor's tools, and about a minute more for a
+# small HIP program that is compiled six times and run on one card. Nothing on the machine is
+# changed: every check reads, and every remedy is a command that is printed and never run. With
+# `disk_probe_mib` a file of that size is written in `workdir` and removed. Nothing to roll back.
 
 # %% [markdown]
 # ## Parameters
@@ -33,10 +35,19 @@ toolkit_root: str = ""  # DTK, ROCm or CUDA root; empty when none is used
 min_memory_gib: float = 2.0  # least available memory, GiB
 min_disk_gib: float = 3.0  # least free disk in workdir, GiB
 port: int = 0  # TCP port that 06_serve will use; 0 takes a free one
+probe_arch: str = ""  # hip: name of the card for the compiler, to probe it; empty does not
+expected_cards: int = 0  # cards that the machine has; 0 is any number
+cards: str = ""  # cards to serve on, such as 0,1; empty chooses
+weights_gib: float = 0.0  # size of the model, GiB; 0 chooses no cards
+projector_gib: float = 0.0  # size of its projector, GiB
+context_tokens: int = 0  # context that the cards must hold, tokens
+state_kib_per_token: float = 0.0  # KV state of a token, KiB
+disk_probe_mib: int = 0  # written and read in workdir for its speed, MiB
+root: str = ""  # folder that stands for / when /sys is read; empty is /
 
 # %%
-from keyelab.host import machine, tools
-from keyelab.host.checks import machine_checks, tool_checks
+from keyelab.host import card, inventory, machine, observe, picture, select, shellenv, tools
+from keyelab.host.probe import transcript
 from keyelab.record import nb
 
 step = nb.begin("env_check", globals())
@@ -49,26 +60,110 @@ step = nb.begin("env_check", globals())
 # %% [markdown]
 # ## Do
 #
-# Read the machine first, then look for the tools the build needs. Where the host has no cmake or
-# ninja, or too old ones, those of keyelab's own Python environment are taken.
+# Read the machine first, then load the toolkit's `env.sh` in a shell of its own, because a notebook's
+# kernel is no login shell and has not. What it changes is kept as a difference, and every later
+# phase runs its programs with it.
 
 # %%
 host = machine.read()
 step.table(machine.rows(host), ["fact", "value"])
+p = step.params
+loaded = shellenv.load(p.toolkit_root, step.environment(), step.log("env-sh"))
+env = step.environment(loaded.difference)
+if p.toolkit_root:
+    step.table({"variable": name, "value": value} for name, value in loaded.difference.items())
+
+# %% [markdown]
+# Then the tools that the build needs. Where the host has no cmake or ninja, or too old ones, those
+# of keyelab's own Python environment are taken.
 
 # %%
-found = tools.look(step.environment(), step.params.backend, step.params.toolkit_root)
+found = tools.look(env, p.backend, p.toolkit_root)
 step.table(tools.rows(found), ["tool", "version", "path"])
+
+# %% [markdown]
+# The cards. The bus, the kernel, the runtime and the vendor's tool are asked, each answer is kept in
+# `logs/host/`, and the answers are joined by PCI address: each source counts the cards in its own
+# order. Memory and use are sampled three times, and a card is busy when two of them say so. Without
+# the vendor's tool the kernel's own files say less.
+
+# %%
+root = machine.root(p.root)
+with step.progress("cards") as bar:
+    seen = observe.look("cpu" if step.dry_run else p.backend, env, root, step.log(), bar)
+joined = inventory.join(seen)
+if p.backend == "cpu":
+    step.say("None are asked for on this target.")
+else:
+    step.table(inventory.rows(joined.devices))
+
+# %% [markdown]
+# The cards to serve on: idle, on one CPU socket, and as few as hold the model and its context.
+# llama.cpp gives each card some of the layers, and one answer passes through them in turn: more
+# cards than needed add hops and no speed. The later phases see the chosen cards only.
+
+# %%
+need = select.need(p)
+choice = select.choose(joined.devices, need, env, p)
+if p.weights_gib and joined.devices:
+    step.table(need.rows(p, len(joined.devices)))
+chosen = [device.pci_address for device in choice.cards]
+env |= select.environment(choice, p.backend)
+if joined.devices:
+    drawn = picture.draw(step.plot("cards"), joined.devices, chosen)
+    step.picture(drawn, f"{len(joined.devices)} cards, {len(chosen)} of them chosen for serving")
+
+# %% [markdown]
+# Now one card itself, where there is one to ask. How many threads a block may have is not what a
+# data sheet says: DTK's compiler makes a kernel without bounds for at most 256, whatever the card
+# can do, and a launch over that prints a line and goes on with undefined results. The program hands
+# a value from each thread of a block to the opposite one and counts the slots that come out right:
+# with 512 and 1,024 threads, with and without bounds, and with the flag
+# `--gpu-max-threads-per-block=1024`; then the two dot products of the recipe gcn-dot. A launch that
+# does not end is ended, and nothing is tried after it.
+
+# %%
+probed = None
+if p.backend != "hip" or not p.probe_arch or step.dry_run:
+    step.say("Not on this target." if not step.dry_run else "Not in a dry run.")
+else:
+    with step.progress("probe") as bar:
+        probed = card.read(transcript("hipcc", p.probe_arch, env, step.log("probe"), bar))
+    step.table(probed.rows(), ["fact", "value", "because"])
+
+# %% [markdown]
+# 04_source_patch takes the strongest recipe that these facts allow. The same in a shell:
+# `keyelab probe`.
 
 # %% [markdown]
 # ## Verify
 #
 # A check is *ok*, *warned*, *failed* or *unknown*. Unknown means that it could not be read; it is
-# never counted as a pass.
+# never counted as a pass. First what matters on every machine.
 
 # %%
-step.add_checks(machine_checks(host, step.params, step.workdir))
-step.add_checks(tool_checks(found, step.params.backend))
+from keyelab.host import cardchecks, checks, systemchecks, toolkitchecks
+
+step.add_checks(checks.machine_checks(host, p, step.workdir))
+step.add_checks(checks.tool_checks(found, p.backend))
+step.add_checks(systemchecks.any_host_checks(env))
+step.add_checks([checks.card_check(probed)] if probed else [])
+if p.disk_probe_mib and not step.dry_run:
+    step.add_checks([systemchecks.disk_speed_check(step.workdir, p.disk_probe_mib)])
+
+# %% [markdown]
+# Then the cards and what they need: driver, device nodes, toolkit, runtime, and settings of the
+# kernel that make cards slow without a word.
+
+# %%
+if p.backend != "cpu" and not step.dry_run:
+    step.add_checks(cardchecks.card_checks(joined, seen, step.environment(), p, found))
+    step.add_checks(systemchecks.card_host_checks(seen, len(joined.devices)))
+if p.backend == "hip" and not step.dry_run:
+    step.add_checks(toolkitchecks.toolkit_checks(found, loaded, joined.vendor, env, root))
+    step.add_checks(toolkitchecks.device_library_checks(p.probe_arch, env, step.log("empty")))
+if p.weights_gib and not step.dry_run:
+    step.add_checks(select.choice_checks(choice))
 
 # %% [markdown]
 # ## Result and next step
@@ -76,4 +171,6 @@ step.add_checks(tool_checks(found, step.params.backend))
 # The verdict card lists what needs attention first. The facts below are what later phases read.
 
 # %%
-step.finish(tools.facts(host, found))
+environment = loaded.difference | select.environment(choice, p.backend)
+known = {"devices": list(joined.devices), "chosen": chosen, "environment": environment}
+step.finish(tools.facts(host, found, probed.facts if probed else None, **known))

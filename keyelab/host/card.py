@@ -39,7 +39,7 @@ class Card:
     @property
     def unknown(self) -> list[str]:
         """The facts about launches and dot products that the probe could not settle."""
-        return [name for name in (*_TRIAL_OF, "dot", "gfx9") if getattr(self.facts, name) is None]
+        return [name for name in (*_TRIAL_OF, "dot") if getattr(self.facts, name) is None]
 
     def rows(self) -> list[dict[str, Any]]:
         """The facts as table rows."""

@@ -1,4 +1,4 @@
-"""Checks of the host: each says what is expected, what was found and how to mend it."""
+"""Checks of every machine: memory, disk, port, OpenCV, compilers and build tools."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ import socket
 import tempfile
 from pathlib import Path
 
-from keyelab.checks import Check, check
+from keyelab.checks import Check
 from keyelab.files import shown
+from keyelab.host.card import Card
 from keyelab.host.machine import Machine, gib
 from keyelab.host.tools import CMAKE_LEAST, Toolchain, at_least
+from keyelab.host.verdict import verdict
 from keyelab.params import EnvCheck
 
 
 def machine_checks(host: Machine, params: EnvCheck, workdir: Path) -> list[Check]:
-    """CPU, memory, disk, write access, port and OpenCV."""
+    """Memory, disk, write access, port and OpenCV."""
+    least = params.min_memory_gib
+    enough = host.available_bytes >= least * 2**30
     return [
-        check(
-            "memory",
-            host.available_bytes >= params.min_memory_gib * 2**30,
-            expected=f"at least {params.min_memory_gib:g} GiB available",
-            found=gib(host.available_bytes),
-            remedy="end other programs, or lower env_check.min_memory_gib: free -h",
-        ),
+        verdict("memory", enough, gib(host.available_bytes), least=least),
         disk_check(workdir, params.min_disk_gib),
         write_check(workdir),
         port_check(params.port),
@@ -33,99 +31,54 @@ def machine_checks(host: Machine, params: EnvCheck, workdir: Path) -> list[Check
 
 def tool_checks(found: Toolchain, backend: str) -> list[Check]:
     """Compilers, build tools, the toolkit of the backend, Python packages."""
-    cxx = found.tools["C++ compiler"]
-    cmake = found.tools["cmake"]
+    cxx, cmake, ninja = (found.tools[name] for name in ("C++ compiler", "cmake", "ninja"))
+    cxx_text = f"{shown(cxx.path)} {cxx.version or 'of unknown version'}" if cxx.path else "none"
+    new = None if cmake.path and not cmake.version else at_least(cmake.version, CMAKE_LEAST)
+    missing = " ".join(name for name, version in found.packages.items() if version is None)
+    packages = f"missing: {missing}" if missing else "all there"
     results = [
-        check(
-            "C++ compiler",
-            bool(found.cxx17),
-            expected="a compiler that makes a C++17 program",
-            found=f"{shown(cxx.path)} {cxx.version or 'of unknown version'}"
-            if cxx.path
-            else "none",
-            remedy="apt-get install g++, or set CXX to the compiler",
-        ),
-        check(
-            "CMake",
-            None if cmake.path and not cmake.version else at_least(cmake.version, CMAKE_LEAST),
-            expected="CMake 3.18 or newer",
-            found=cmake.version or "none",
-            remedy="pip install cmake",
-        ),
-        check(
-            "ninja",
-            found.tools["ninja"].path is not None,
-            expected="ninja on PATH",
-            found=found.tools["ninja"].version or "none",
-            remedy="pip install ninja",
-        ),
+        verdict("C++ compiler", bool(found.cxx17), cxx_text),
+        verdict("CMake", new, cmake.version or "none"),
+        verdict("ninja", ninja.path is not None, ninja.version or "none"),
+        verdict("Python packages", not missing, packages, count=len(found.packages)),
     ]
-    missing = [name for name, version in found.packages.items() if version is None]
-    results.append(
-        check(
-            "Python packages",
-            not missing,
-            expected=f"{len(found.packages)} packages",
-            found="missing: " + " ".join(missing) if missing else "all there",
-            remedy="pip install -e .",
-        )
-    )
-    if backend != "cpu":
-        compiler = {"hip": "hipcc", "cuda": "nvcc"}[backend]
-        tool = found.tools[compiler]
-        results.append(
-            check(
-                compiler,
-                tool.path is not None,
-                expected=f"{compiler} on PATH",
-                found=tool.version or ("of unknown version" if tool.path else "none"),
-                remedy=". /opt/dtk/env.sh, or set tools_dir to its bin folder",
-            )
-        )
-        results.append(
-            check(
-                "toolkit",
-                None
-                if found.toolkit_root and not found.toolkit_version
-                else bool(found.toolkit_root),
-                expected="a toolkit root with its version file",
-                found=found.toolkit_version or "no version file"
-                if found.toolkit_root
-                else "no root",
-                remedy="set env_check.toolkit_root, for example /opt/dtk",
-            )
-        )
-    return results
+    if backend == "cpu":
+        return results
+    name = {"hip": "hipcc", "cuda": "nvcc"}[backend]
+    tool, root, version = found.tools[name], found.toolkit_root, found.toolkit_version
+    text = tool.version or ("of unknown version" if tool.path else "none")
+    known = None if root and not version else bool(root)
+    return [
+        *results,
+        verdict(name, tool.path is not None, text),
+        verdict("toolkit", known, version or ("no version file" if root else "no root")),
+    ]
+
+
+def card_check(card: Card) -> Check:
+    """The probe has got an answer to everything it tried on the card."""
+    reasons = {card.reasons[name] for name in card.unknown}
+    text = "; ".join(sorted(reasons)) or "answered"
+    return verdict("probe of the card", None if card.unknown else True, text)
 
 
 def disk_check(workdir: Path, least_gib: float) -> Check:
     """Free space where sources, builds and models go."""
-    place = next(folder for folder in (workdir, *workdir.parents) if folder.exists())
-    free = shutil.disk_usage(place).free
-    return check(
-        "disk",
-        free >= least_gib * 2**30,
-        expected=f"at least {least_gib:g} GiB free for {shown(workdir)}",
-        found=gib(free),
-        remedy="free space (du -xh --max-depth=1), or set workdir to a larger disk",
-    )
+    free = shutil.disk_usage(_existing(workdir)).free
+    enough = free >= least_gib * 2**30
+    return verdict("disk", enough, gib(free), least=least_gib, place=shown(workdir))
 
 
 def write_check(workdir: Path) -> Check:
     """A file can be made in the work folder."""
-    place = next(folder for folder in (workdir, *workdir.parents) if folder.exists())
+    above = _existing(workdir)
     try:
-        with tempfile.NamedTemporaryFile(dir=place):
+        with tempfile.NamedTemporaryFile(dir=above):
             found = "yes"
     except OSError as error:
         found = str(error.strerror)
-    return check(
-        "write access",
-        found == "yes",
-        expected=f"files can be made in {shown(workdir)}",
-        found=found,
-        remedy=f"chown or chmod {shown(place)}, or set workdir to your own folder",
-    )
+    fill = {"place": shown(workdir), "above": shown(above)}
+    return verdict("write access", found == "yes", found, **fill)
 
 
 def port_check(port: int) -> Check:
@@ -137,28 +90,18 @@ def port_check(port: int) -> Check:
             found = f"{probe.getsockname()[1]} is free"
         except OSError as error:
             found = f"{port}: {error.strerror}"
-    return check(
-        "port",
-        found.endswith("is free"),
-        expected="a free TCP port" if port == 0 else f"TCP port {port} free",
-        found=found,
-        remedy=f"keyelab stop, or see who holds it: ss -ltnp 'sport = :{port}'",
-    )
+    wanted = f"TCP port {port} free" if port else "a free TCP port"
+    return verdict("port", found.endswith("is free"), found, wanted=wanted, port=port)
 
 
 def opencv_check() -> Check:
     """`import cv2` works: the usual wheel needs libGL, which servers often lack."""
     try:
         import cv2
-
-        found = str(cv2.__version__)
-        good = True
     except ImportError as error:
-        found, good = str(error), False
-    return check(
-        "OpenCV",
-        good,
-        expected="import cv2 works",
-        found=found,
-        remedy="pip uninstall -y opencv-python && pip install opencv-python-headless",
-    )
+        return verdict("OpenCV", False, str(error))
+    return verdict("OpenCV", True, str(cv2.__version__))
+
+
+def _existing(folder: Path) -> Path:
+    return next(place for place in (folder, *folder.parents) if place.exists())

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from keyelab.files import located
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -21,6 +23,11 @@ class Machine:
     memory_bytes: int
     available_bytes: int
     python: str
+
+
+def root(named: str) -> Path:
+    """The folder below which /sys, /proc and /dev are read."""
+    return located(named) if named else Path("/")
 
 
 def read() -> Machine:

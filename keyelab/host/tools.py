@@ -13,7 +13,7 @@ from typing import Any
 
 from keyelab import shell
 from keyelab.errors import KeyelabError
-from keyelab.facts import EnvFacts
+from keyelab.facts import EnvFacts, ProbeFacts
 from keyelab.files import located, shown
 from keyelab.host.machine import Machine
 
@@ -149,8 +149,13 @@ def rows(found: Toolchain) -> list[dict[str, Any]]:
     ]
 
 
-def facts(host: Machine, found: Toolchain) -> EnvFacts:
-    """What later phases need of this machine."""
+def facts(
+    host: Machine, found: Toolchain, probe: ProbeFacts | None = None, **cards: Any
+) -> EnvFacts:
+    """What later phases need of this machine; `probe` is None where no card was probed.
+
+    `cards` are the devices, the chosen ones and the environment of EnvFacts.
+    """
 
     def path(name: str) -> str | None:
         tool = found.tools[name]
@@ -168,4 +173,6 @@ def facts(host: Machine, found: Toolchain) -> EnvFacts:
         cxx=path("C++ compiler"),
         toolkit_root=shown(found.toolkit_root) if found.toolkit_root else None,
         toolkit_version=found.toolkit_version,
+        probe=probe,
+        **cards,
     )

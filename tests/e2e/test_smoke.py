@@ -41,6 +41,8 @@ def test_all_eight_phases_run_in_less_than_a_minute(home: Path) -> None:
     assert took < 60
     facts = {phase["phase"]: phase["facts"] for phase in record(home)["phases"]}
     assert facts["env_check"]["toolkit_version"] == "DTK-26.04-DCC2602-0317"
+    probe = facts["env_check"]["probe"]
+    assert (probe["default_bound_threads"], probe["runs_1024_flag"]) == (256, True)
     assert facts["build"]["backends"] == ["CPU", "HIP"]
     assert "GPU_TARGETS=gfx928" in facts["build"]["command"]
     assert "-isystem" in facts["build"]["command"]

@@ -75,7 +75,7 @@ def test_without_a_card_everything_about_it_is_unknown() -> None:
 def test_half_a_transcript_keeps_what_was_seen_and_guesses_nothing() -> None:
     card = read(constructed("half"))
     assert card.facts.runs_512_bound is True
-    assert card.unknown == ["runs_1024_plain", "runs_1024_bound", "runs_1024_flag", "dot", "gfx9"]
+    assert card.unknown == ["runs_1024_plain", "runs_1024_bound", "runs_1024_flag", "dot"]
     assert card.reasons["runs_1024_bound"] == "the transcript breaks off here"
 
 
