@@ -1,4 +1,4 @@
-"""keyelab run | status | stop | patch | headers | audit | probe | verify | report.
+"""keyelab run | status | stop | patch | headers | audit | probe | diagnose | verify | report.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 internal, 130 interrupted, 138 dead kernel.
 """
@@ -17,6 +17,7 @@ import click
 
 from keyelab import __version__
 from keyelab.commands.audit import audit
+from keyelab.commands.diagnose import diagnose
 from keyelab.commands.headers import headers
 from keyelab.commands.patch import patch
 from keyelab.commands.probe import probe
@@ -150,7 +151,7 @@ def report(record: Path | None, target: str, as_json: bool) -> None:
         click.echo(line)
 
 
-for command in (patch, headers, audit, probe):
+for command in (patch, headers, audit, probe, diagnose):
     cli.add_command(command)
 
 
