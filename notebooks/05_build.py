@@ -77,7 +77,8 @@ step.code(tools.compiler, "text", summary="compilers")
 
 # %%
 step.code(the_plan.command)
-step.table({"option": name, "value": value} for name, value in the_plan.options.items())
+options = the_plan.inputs["options"]
+step.table({"option": name, "value": value} for name, value in options.items())
 
 # %% [markdown]
 # ## Do

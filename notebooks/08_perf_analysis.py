@@ -35,7 +35,7 @@ log: str = ""  # llama-server log; empty takes the one of this run
 # %%
 from keyelab.facts import PerfFacts, ServeFacts, VideoFacts
 from keyelab.files import located, shown
-from keyelab.perf import plots, reader, table, verify
+from keyelab.perf import plots, reader, table, total, verify
 from keyelab.record import nb
 
 step = nb.begin("perf_analysis", globals())
@@ -66,11 +66,23 @@ step.say(f"Reading `{shown(path)}`.")
 # (n − 1) / t, because the clock starts at the first token. Builds up to b10019 print n / t, so
 # their printed rate is kept beside it. A prompt that came from the cache has no prefill speed:
 # one evaluated token in 53 ms is not "18.74 tokens per second" of anything.
+#
+# A task without an end shows what the log last said of it, a cut context (`truncated = 1`) and
+# speculative decoding stand in the note, and `prompt_line` and `decode_line` are the lines of the
+# log where the figures are.
 
 # %%
 ours = reader.read_log(path)
 theirs = reader.read_log(reader.ARTICLE_LOG)
-step.table(table.rows(ours)[-12:])
+requests = table.rows(ours)
+step.table(requests[-12:], table.stated(requests))
+
+# %% [markdown]
+# Taken together, a rate is all tokens over all seconds (n / t): a mean of rates would count a
+# short answer as much as a long one. Requests with images, or at another depth, stay apart.
+
+# %%
+step.table(total.totals(ours))
 
 # %%
 video = step.facts("video_test", VideoFacts) if own_log and not step.dry_run else None
@@ -86,7 +98,8 @@ step.table(table.side_by_side(runs))
 # is a speed that depends on how much context lies behind the token being written.
 
 # %%
-step.table(table.rows(theirs))
+article = table.rows(theirs)
+step.table(article, table.stated(article))
 step.say(f"**The article's run.** {table.depth_sentence(theirs)}")
 step.say(f"**This run.** {table.depth_sentence(ours)}")
 step.table(table.spread(theirs) + table.spread(ours))
@@ -116,8 +129,9 @@ step.picture(chart, "where each request's time goes, this run and the article's"
 # %% [markdown]
 # ## Verify
 #
-# The log must be whole, and the two accounts of one request must agree: the client's, from the
-# response and its own clock, and the server's, from the log.
+# The log should be whole (damaged lines are left out, and counted here), each task should have
+# come to its end with its whole context, and the two accounts of one request must agree: the
+# client's, from the response and its own clock, and the server's, from the log.
 
 # %%
 step.add_checks(verify.log_checks(ours))
@@ -137,8 +151,8 @@ else:
         PerfFacts(
             log=shown(path),
             load_s=ours.ready_s,
-            tasks=table.rows(ours),
-            article_tasks=table.rows(theirs),
+            tasks=requests,
+            article_tasks=article,
             decode_tps=subject and subject.decode_tps,
             prefill_tps=subject and subject.prefill_tps,
         )

@@ -40,7 +40,7 @@ def depth_plot(path: Path, runs: Sequence[Run]) -> Path:
     axes = figure.subplots()
     for (label, log), (colour, mark) in zip(runs, _RUNS, strict=False):
         look: dict[str, Any] = {"color": colour, "marker": mark, "linestyle": "none"}
-        frame = windows(log)
+        frame = windows(log).dropna().astype({"depth_tokens": int})
         means = [
             (task.depth_tokens, task.decode_tps)
             for task in log.finished

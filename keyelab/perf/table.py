@@ -9,11 +9,14 @@ from typing import Any
 from keyelab.perf.reader import ServerLog
 from keyelab.perf.task import Task, overlapped
 
-_APART = 4  # deepest over shallowest, before a difference is one of depth
+APART = 4  # deepest over shallowest, before a difference is one of depth
 
 
 def rows(log: ServerLog) -> list[dict[str, Any]]:
-    """One row a task, plain values that JSON can hold; None is not stated in the log."""
+    """One row a task, plain values that JSON can hold; None is not stated in the log.
+
+    A task without an end has its last known tokens and rate. A `_line` says where in the log.
+    """
     shared = overlapped(log.tasks.values())
     return [
         {
@@ -21,14 +24,17 @@ def rows(log: ServerLog) -> list[dict[str, Any]]:
             "state": task.state,
             "context_tokens": task.context_tokens,
             "cached_tokens": task.cached_tokens,
-            "images": task.images,
+            "images": images(log, task),
             "prompt_tokens": task.prompt_tokens,
             "prompt_ms": task.prompt_ms,
             "prefill_tps": _rounded(task.prefill_tps),
-            "decode_tokens": task.decode_tokens,
+            "decode_tokens": task.written,
             "decode_ms": task.decode_ms,
             "decode_tps": _rounded(task.decode_tps),
             "decode_tps_logged": task.decode_tps_logged,
+            "draft_acceptance": _rounded(task.draft_acceptance),
+            "prompt_line": task.prompt_line,
+            "decode_line": task.decode_line,
             "note": _note(task, task.id in shared),
         }
         for task in log.tasks.values()
@@ -38,27 +44,44 @@ def rows(log: ServerLog) -> list[dict[str, Any]]:
 def _note(task: Task, shared: bool) -> str:
     """What a reader must know before using a task's rates."""
     said = []
+    if task.state != "finished":
+        said.append(f"{task.state}: {task.progress}")
     if task.cached_prompt:
-        said.append(f"cached prompt ({task.prompt_tokens} evaluated)")
+        plural = "" if task.prompt_tokens == 1 else "s"
+        said.append(f"cached prompt ({task.prompt_tokens} token{plural} evaluated)")
+    elif task.prompt_tokens == 1:
+        said.append("1 token evaluated: no prefill speed")
     if task.truncated:
         said.append("context was cut (truncated = 1)")
+    if task.drafts:
+        share = f"{task.drafts_accepted} of {task.drafts} ({task.draft_acceptance:.3f})"
+        said.append(f"{share} drafted tokens accepted")
     if shared:
         said.append("ran beside another task")
     return "; ".join(said)
 
 
+def stated(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The columns in which at least one row has a value."""
+    return [name for name in next(iter(rows), {}) if any(row[name] is not None for row in rows)]
+
+
 def windows(log: ServerLog) -> Any:
-    """Decoding between consecutive marks as a pandas frame: task, depth_tokens at its end, tps."""
+    """Decoding between consecutive marks as a pandas frame: task, depth_tokens at its end, tps.
+
+    The depth is missing where the log does not state the prompt, or the context was cut.
+    """
     import pandas
 
     found = [
-        (task.id, task.context_tokens + after, (after - before) / (after_s - before_s))
+        (task.id, None if base is None else base + after, (after - before) / (after_s - before_s))
         for task in log.tasks.values()
-        if task.context_tokens is not None
+        for base in (None if task.truncated else task.context_tokens,)
         for (before_s, before), (after_s, after) in itertools.pairwise(task.marks)
         if after > before and after_s > before_s
     ]
-    return pandas.DataFrame(found, columns=["task", "depth_tokens", "tps"])
+    frame = pandas.DataFrame(found, columns=["task", "depth_tokens", "tps"])
+    return frame.astype({"depth_tokens": "Int64"})
 
 
 def spread(log: ServerLog) -> list[dict[str, Any]]:
@@ -67,13 +90,21 @@ def spread(log: ServerLog) -> list[dict[str, Any]]:
         {
             "task": task,
             "windows": len(part),
-            "depth_tokens": f"{part.depth_tokens.min()} to {part.depth_tokens.max()}",
+            "depth_tokens": f"{part.depth_tokens.min()} to {part.depth_tokens.max()}"
+            if part.depth_tokens.notna().all()
+            else None,
             "median_tps": float(part.tps.median()),
             "p10_tps": float(part.tps.quantile(0.1)),
             "p90_tps": float(part.tps.quantile(0.9)),
         }
         for task, part in windows(log).groupby("task")
     ]
+
+
+def images(log: ServerLog, *tasks: Task) -> int | None:
+    """Images encoded; unknown where the log names none at all (from b10019 on: without -lv 4)."""
+    named = any(task.encodes for task in log.tasks.values())
+    return sum(task.images for task in tasks) if named else None
 
 
 def side_by_side(runs: Sequence[tuple[str, ServerLog, Task | None]]) -> list[dict[str, Any]]:
@@ -84,7 +115,7 @@ def side_by_side(runs: Sequence[tuple[str, ServerLog, Task | None]]) -> list[dic
             "of that, weights loaded at (s)": log.weights_s,
             "slots": log.slots,
             "context (tokens)": log.context_tokens,
-            "video request: images": task and task.images,
+            "video request: images": task and images(log, task),
             "video request: prompt (tokens)": task and task.context_tokens,
             "video request: prefill (tokens/s)": task and task.prefill_tps,
             "video request: answer (tokens)": task and task.decode_tokens,
@@ -109,8 +140,8 @@ def depth_sentence(log: ServerLog) -> str:
         for task in log.finished
         if task.depth_tokens and task.decode_tps_logged and not task.cached_prompt
     ]
-    if not known or max(known)[0] < _APART * min(known)[0]:
-        return "Its requests stand at about one depth: it says nothing about decode against depth."
+    if not known or max(known)[0] < APART * min(known)[0]:
+        return "No two depths known to lie apart: it says nothing about decode against depth."
     (low, fast, first), (high, slow, last) = min(known), max(known)
     change = fast / slow
     told = f"slower by a factor of {change:.1f}" if change >= 1.1 else "no slower"

@@ -55,6 +55,9 @@ def test_the_main_request_of_the_article_is_its_video() -> None:
     task = main_task(read_log(ARTICLE_LOG))
     assert task is not None
     assert task.id == 292
+    deep = main_task(read_log(DATA / "cached_no_release.log"))
+    assert deep is not None
+    assert deep.id == 292
     assert main_task(ServerLog()) is None
 
 
@@ -64,4 +67,13 @@ def test_a_log_is_judged() -> None:
     cut = {item.name: item.status for item in log_checks(read_log(DATA / "speculative.log"))}
     assert cut["context kept whole"] == "warned"
     assert cut["time of readiness"] == "unknown"
+    doubts = {item.name: item for item in log_checks(read_log(DATA / "four_slots.log"))}
+    assert doubts["every task has an end"].status == "warned"
+    assert doubts["every task has an end"].found == (
+        "task 21 unfinished, 30 tokens at 5.00 tokens/s"
+    )
+    assert doubts["no damaged line"].status == "warned"
+    assert doubts["no damaged line"].found == "1 left out: line 21"
+    many = log_checks(ServerLog(damaged=[2, 3, 5, 7, 11, 13, 17]))[-1]
+    assert many.found == "7 left out: line 2, 3, 5, 7, 11, …"
     assert {i.name: i.status for i in log_checks(ServerLog())}["finished tasks"] == "failed"

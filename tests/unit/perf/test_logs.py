@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keyelab.perf.reader import parse, read_log
-from keyelab.perf.table import rows, spread, windows
+from keyelab.perf.table import rows, spread, stated, windows
 from keyelab.perf.task import overlapped
 
 DATA = Path(__file__).parents[2] / "data" / "perf"
@@ -21,10 +21,10 @@ def test_interleaved_tasks_keep_their_own_curves() -> None:
         61: "finished",
     }
     assert [decoded for _, decoded in log.tasks[52].marks] == [101, 119]
-    assert windows(log).tps.tolist() == pytest.approx([30.0])
-    assert spread(log)[0]["depth_tokens"] == "260 to 260"
+    assert windows(log).tps.tolist() == pytest.approx([30.0, 6.0])
+    assert [row["depth_tokens"] for row in spread(log)] == ["260 to 260", None]
     assert overlapped(log.tasks.values()) == {40, 52, 61}
-    assert {row["note"] for row in rows(log)} == {"ran beside another task"}
+    assert all(row["note"].endswith("ran beside another task") for row in rows(log))
 
 
 def test_two_ways_of_counting_become_one() -> None:
@@ -37,8 +37,69 @@ def test_two_ways_of_counting_become_one() -> None:
 def test_a_cached_prompt_is_marked_and_is_no_prefill_speed() -> None:
     cached, whole = rows(read_log(DATA / "cached_prompt.log"))
     assert cached["prefill_tps"] is None
-    assert cached["note"] == "cached prompt (1 evaluated)"
+    assert cached["note"] == "cached prompt (1 token evaluated)"
     assert whole["prefill_tps"] == pytest.approx(90.0)
+
+
+def test_a_task_without_an_end_keeps_what_is_known_of_it() -> None:
+    log = read_log(DATA / "four_slots.log")
+    states = {number: task.state for number, task in log.tasks.items()}
+    assert states == {
+        10: "finished", 12: "stopped", 15: "cancelled", 21: "unfinished", 33: "finished",
+    }  # fmt: skip
+    told = {row["task"]: row for row in rows(log)}
+    assert (told[21]["decode_tokens"], told[21]["decode_tps_logged"]) == (30, 5.0)
+    assert told[21]["note"] == "unfinished: 30 tokens at 5.00 tokens/s; ran beside another task"
+    assert told[15]["note"].startswith("cancelled: 45% of the prompt read")
+    assert told[12]["note"].startswith("stopped: progress unknown")
+    assert log.damaged == [21]
+    curves = {task: part.tps.tolist() for task, part in windows(log).groupby("task")}
+    assert curves == {10: [10.0], 21: [5.0]}
+
+
+def test_a_stopped_task_is_beside_later_ones_no_more() -> None:
+    lines = (DATA / "four_slots.log").read_text().splitlines(keepends=True)
+    alone = parse([line for line in lines if "task 12 |" in line or "task 33 |" in line])
+    assert overlapped(alone.tasks.values()) == set()
+
+
+def test_one_evaluated_token_is_no_prefill_speed_without_a_release_either() -> None:
+    cached, whole = rows(read_log(DATA / "cached_no_release.log"))
+    assert (cached["prefill_tps"], cached["context_tokens"]) == (None, 10)
+    assert cached["note"] == "cached prompt (1 token evaluated)"
+    assert whole["prefill_tps"] == pytest.approx(85.714)
+    assert (cached["decode_tps_logged"], whole["decode_tps_logged"]) == (18.0, 3.47)
+    assert (cached["prompt_line"], cached["decode_line"], whole["prompt_line"]) == (3, 4, 6)
+    unknown = rows(read_log(DATA / "four_slots.log"))[-1]
+    assert (unknown["prompt_tokens"], unknown["prefill_tps"]) == (1, None)
+    assert "1 token evaluated: no prefill speed" in unknown["note"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "draft acceptance rate = 0.64479 (  167 accepted /   259 generated)",
+        "draft acceptance = 0.64479 (  167 accepted /   259 generated)",
+        "draft acceptance = 0.64479 (  167 accepted /   259 generated), mean len =  2.92",
+        "draft acceptance = 0.64479 (  167 accepted /   259 generated), mean acceptance length =  "
+        "2.92, acceptance rate per position = (0.805, 0.632, 0.483)",
+    ],
+)
+def test_acceptance_is_read_in_each_wording(said: str) -> None:
+    lines = (DATA / "speculative.log").read_text().splitlines(keepends=True)
+    lines[4] = lines[4][: lines[4].index("draft")] + said + "\n"
+    (row,) = rows(parse(lines))
+    assert row["draft_acceptance"] == 0.645
+    assert "167 of 259 (0.645) drafted tokens accepted" in row["note"]
+    assert (row["decode_tokens"], row["decode_tps_logged"]) == (300, 150.0)
+
+
+def test_images_are_unknown_in_a_log_that_names_none() -> None:
+    (row,) = rows(read_log(DATA / "speculative.log"))
+    assert row["images"] is None
+    assert "images" not in stated([row])
+    assert {"task", "draft_acceptance", "note"} <= set(stated([row]))
+    assert stated([]) == []
 
 
 def test_a_cut_context_is_marked_and_its_length_unknown() -> None:
@@ -46,6 +107,23 @@ def test_a_cut_context_is_marked_and_its_length_unknown() -> None:
     assert (row["decode_tokens"], row["decode_tps_logged"]) == (300, 150.0)
     assert "context was cut" in row["note"]
     assert row["context_tokens"] is None
+
+
+def test_a_context_shift_marks_an_unfinished_task_too() -> None:
+    lines = [
+        "0.01.000.000 I slot operator(): id 0 | task 1 | new prompt, n_ctx_slot = 512, n_keep = 0, "
+        "task.n_tokens = 400\n",
+        "0.04.000.000 I slot print_timing: id 0 | task 1 | n_gen = 100, tg = 33.00 t/s\n",
+        "0.05.000.000 W slot update_slots: id 0 | task 1 | slot context shift, n_keep = 0, "
+        "n_left = 511, n_discard = 255\n",
+        "0.07.000.000 I slot print_timing: id 0 | task 1 | n_gen = 200, tg = 33.00 t/s\n",
+    ]
+    log = parse(lines)
+    (row,) = rows(log)
+    assert (row["state"], row["context_tokens"]) == ("unfinished", 400)
+    assert "context was cut" in row["note"]
+    assert windows(log).depth_tokens.isna().all()
+    assert windows(parse([lines[0], lines[1], lines[3]])).depth_tokens.tolist() == [600]
 
 
 def test_a_real_log_of_this_projects_demo_server_is_read() -> None:

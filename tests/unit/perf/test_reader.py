@@ -36,6 +36,99 @@ def test_a_last_line_without_its_end_is_left_out() -> None:
     assert parse([READY, LAUNCH.rstrip()]).tasks == {}
 
 
+def timing(said: str, task: int = 7) -> str:
+    return f"2.00.000.000 I slot print_timing: id  3 | task {task} | {said}\n"
+
+
+PROMPT = timing(
+    "prompt eval time =    2000.00 ms /    10 tokens "
+    "(  200.00 ms per token,     5.00 tokens per second)"
+)
+DECODE = timing(
+    "       eval time =    8000.00 ms /   160 tokens "
+    "(   50.00 ms per token,    20.00 tokens per second)"
+)
+MARK = timing("n_decoded =    100, tg =  20.00 t/s, tg_3s =  20.00 t/s")
+DRAFTS = timing("draft acceptance = 0.64479 (  167 accepted /   259 generated), mean len =  2.92")
+
+
+@pytest.mark.parametrize("line", [PROMPT, DECODE, MARK, DRAFTS])
+def test_a_statement_cut_anywhere_gives_no_figure_and_is_counted(line: str) -> None:
+    for cut in range(line.index("=") + 1, line.index(" t/s" if line == MARK else ")")):
+        log = parse([READY, LAUNCH, line[:cut] + "\n", LAUNCH])
+        assert log.damaged == [3]
+        (task,) = log.tasks.values()
+        assert (task.prompt_ms, task.decode_ms, task.marks, task.drafts) == (None, None, [], None)
+        assert parse([READY, line[:cut]]).damaged == [2]
+
+
+def test_a_whole_last_line_counts_without_its_end() -> None:
+    log = parse([PROMPT, DECODE.rstrip("\n")])
+    assert (log.finished[0].decode_tokens, log.damaged) == (160, [])
+
+
+def test_a_line_without_its_beginning_is_damaged_and_other_text_is_not() -> None:
+    lines = [MARK[MARK.index("print") :], "Hi there | task | of today\n", "\n", MARK]
+    assert parse(lines).damaged == [1]
+
+
+def test_lines_almost_like_one_are_neither_read_nor_damaged() -> None:
+    lines = [
+        LAUNCH,
+        timing("n_decoded = 5, n_remaining = -1, next token:  1234 ' is'"),
+        timing("n_gen = 6, n_remaining = -1, next token:  1234 '\ufffd'"),
+        timing("      total time =   10000.00 ms /   170 tokens"),
+        timing("     acc per pos = (0.805, 0.632)"),
+        "2.00.000.000 I statistics     draft-eagle3: #calls(b,g,a) =    1     87     87, "
+        "#gen drafts =     87, #acc drafts =    70, #gen tokens =    259, #acc tokens =   167\n",
+    ]
+    log = parse(lines)
+    assert log.damaged == []
+    assert (log.tasks[7].marks, log.tasks[7].decode_tokens, log.tasks[7].drafts) == ([], None, None)
+
+
+def test_damage_before_the_last_server_run_is_not_about_it() -> None:
+    start = "0.00.004.001 I srv    load_model: loading model 'm.gguf'\n"
+    assert parse([PROMPT[:100] + "\n", start, LAUNCH]).damaged == []
+
+
+COLOURED = b"\x1b[34m2.25.109.083 \x1b[32mI \x1b[0mslot" + MARK.encode().partition(b"slot")[2]
+WRAPPED = b"\r\n".join(
+    [
+        b"llama-server-1  | " + COLOURED.rstrip() + b"\x1b[K",
+        b"2026-01-02T03:04:05Z INFO " + PROMPT.encode().rstrip(),
+        b"[12345] " + DECODE.encode().rstrip(),
+        b"llama-server-1  | 2.28.000.000 I init: example_format: '\xe4\xbd\xa0\xe5\xa5",
+        b"Jan 02 03:04:05 host-a llama-server[77]: 2.30.000.000 I slot      release: id  3 "
+        b"| task 7 | stop processing: n_tokens = 169, truncated = 0",
+        b"llama-server-1  | " + PROMPT.replace("task 7", "task 9").encode()[:75],
+    ]
+)
+
+
+def test_a_log_through_wrappers_is_read_and_its_one_damaged_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_bytes(WRAPPED)
+    log = read_log(path)
+    (task,) = log.tasks.values()
+    assert (task.state, task.prefill_tps, task.decode_tps_logged) == ("finished", 5.0, 20.0)
+    assert (task.prompt_line, task.decode_line, log.damaged) == (2, 3, [6])
+    assert task.context_tokens == 10
+    assert path.read_bytes() == WRAPPED
+
+
+@pytest.mark.parametrize("escape", ["\x1b[1;34m", "\x1b[0K", "\x1b[?25l", "\x1b]0;title\x07"])
+def test_escapes_of_a_terminal_are_undone(escape: str) -> None:
+    line = escape.join(["", "1.53.597.137 ", "I ", MARK[MARK.index("slot") :]])
+    assert parse([line]).tasks[7].marks == [(pytest.approx(113.597137), 100)]
+
+
+def test_a_carriage_return_is_no_line_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_bytes(b"loading 10%\rloading 20%\r\n" + DECODE.encode())
+    assert read_log(path).tasks[7].decode_line == 2
+
+
 def test_broken_utf8_and_binary_do_not_stop_the_reading(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_bytes(b"\xff\x00\xfe\n" + LAUNCH.encode() + b"1.54.000.000 I init: \xe4\xbd\n")
