@@ -46,7 +46,8 @@ disk_probe_mib: int = 0  # written and read in workdir for its speed, MiB
 root: str = ""  # folder that stands for / when /sys is read; empty is /
 
 # %%
-from keyelab.host import card, inventory, machine, observe, picture, select, shellenv, tools
+from keyelab.files import located
+from keyelab.host import card, inventory, machine, picture, select, toolkit
 from keyelab.host.probe import transcript
 from keyelab.record import nb
 
@@ -66,20 +67,20 @@ step = nb.begin("env_check", globals())
 
 # %%
 host = machine.read()
-step.table(machine.rows(host), ["fact", "value"])
+step.table(machine.host_rows(host))
 p = step.params
-loaded = shellenv.load(p.toolkit_root, step.environment(), step.log("env-sh"))
-env = step.environment(loaded.difference)
-if p.toolkit_root:
-    step.table({"variable": name, "value": value} for name, value in loaded.difference.items())
+kit = toolkit.load(p.toolkit_root, p.backend, step.environment(), step.log("env-sh"))
+env = step.environment(kit.difference)
+if kit.difference:
+    step.table({"variable": name, "value": value} for name, value in kit.difference.items())
 
 # %% [markdown]
 # Then the tools that the build needs. Where the host has no cmake or ninja, or too old ones, those
 # of keyelab's own Python environment are taken.
 
 # %%
-found = tools.look(env, p.backend, p.toolkit_root)
-step.table(tools.rows(found), ["tool", "version", "path"])
+found = machine.look(env, p.backend)
+step.table(machine.tool_rows(found))
 
 # %% [markdown]
 # The cards. The bus, the kernel, the runtime and the vendor's tool are asked, each answer is kept in
@@ -88,14 +89,13 @@ step.table(tools.rows(found), ["tool", "version", "path"])
 # the vendor's tool the kernel's own files say less.
 
 # %%
-root = machine.root(p.root)
+root, asked = located(p.root or "/"), "cpu" if step.dry_run else p.backend
 with step.progress("cards") as bar:
-    seen = observe.look("cpu" if step.dry_run else p.backend, env, root, step.log(), bar)
-joined = inventory.join(seen)
+    cards = inventory.join(inventory.look(asked, env, root, step.log(), bar))
 if p.backend == "cpu":
     step.say("None are asked for on this target.")
 else:
-    step.table(inventory.rows(joined.devices))
+    step.table(inventory.rows(cards.devices))
 
 # %% [markdown]
 # The cards to serve on: idle, on one CPU socket, and as few as hold the model and its context.
@@ -103,15 +103,14 @@ else:
 # cards than needed add hops and no speed. The later phases see the chosen cards only.
 
 # %%
-need = select.need(p)
-choice = select.choose(joined.devices, need, env, p)
-if p.weights_gib and joined.devices:
-    step.table(need.rows(p, len(joined.devices)))
+choice = select.choose(cards.devices, env, p)
+if p.weights_gib and cards.devices:
+    step.table(select.rows(p, len(cards.devices)))
 chosen = [device.pci_address for device in choice.cards]
 env |= select.environment(choice, p.backend)
-if joined.devices:
-    drawn = picture.draw(step.plot("cards"), joined.devices, chosen)
-    step.picture(drawn, f"{len(joined.devices)} cards, {len(chosen)} of them chosen for serving")
+if cards.devices:
+    drawn = picture.draw(step.plot("cards"), cards.devices, chosen)
+    step.picture(drawn, f"{len(cards.devices)} cards, {len(chosen)} of them chosen for serving")
 
 # %% [markdown]
 # Now one card itself, where there is one to ask. How many threads a block may have is not what a
@@ -142,14 +141,11 @@ else:
 # never counted as a pass. First what matters on every machine.
 
 # %%
-from keyelab.host import cardchecks, checks, systemchecks, toolkitchecks
+from keyelab.host import cardchecks, checks
 
-step.add_checks(checks.machine_checks(host, p, step.workdir))
-step.add_checks(checks.tool_checks(found, p.backend))
-step.add_checks(systemchecks.any_host_checks(env))
-step.add_checks([checks.card_check(probed)] if probed else [])
-if p.disk_probe_mib and not step.dry_run:
-    step.add_checks([systemchecks.disk_speed_check(step.workdir, p.disk_probe_mib)])
+step.add_checks(checks.machine_checks(p, step.workdir, env))
+step.add_checks(checks.tool_checks(found, env))
+step.add_checks([checks.probe_check(probed)] if probed else [])
 
 # %% [markdown]
 # Then the cards and what they need: driver, device nodes, toolkit, runtime, and settings of the
@@ -157,11 +153,9 @@ if p.disk_probe_mib and not step.dry_run:
 
 # %%
 if p.backend != "cpu" and not step.dry_run:
-    step.add_checks(cardchecks.card_checks(joined, seen, step.environment(), p, found))
-    step.add_checks(systemchecks.card_host_checks(seen, len(joined.devices)))
-if p.backend == "hip" and not step.dry_run:
-    step.add_checks(toolkitchecks.toolkit_checks(found, loaded, joined.vendor, env, root))
-    step.add_checks(toolkitchecks.device_library_checks(p.probe_arch, env, step.log("empty")))
+    step.add_checks(toolkit.toolkit_checks(kit, p, cards, env, step.log("empty")))
+    step.add_checks(cardchecks.card_checks(cards, step.environment(), p, kit.version))
+    step.add_checks(checks.kernel_checks(cards))
 if p.weights_gib and not step.dry_run:
     step.add_checks(select.choice_checks(choice))
 
@@ -171,6 +165,6 @@ if p.weights_gib and not step.dry_run:
 # The verdict card lists what needs attention first. The facts below are what later phases read.
 
 # %%
-environment = loaded.difference | select.environment(choice, p.backend)
-known = {"devices": list(joined.devices), "chosen": chosen, "environment": environment}
-step.finish(tools.facts(host, found, probed.facts if probed else None, **known))
+host |= {"devices": list(cards.devices), "chosen": chosen, "toolkit_version": kit.version}
+host |= {"environment": kit.difference | select.environment(choice, p.backend)}
+step.finish(machine.facts(found, kit.root, probe=probed and probed.facts, **host))

@@ -5,28 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 from keyelab.checks import Check
-from keyelab.facts import DeviceFact
-from keyelab.host import (
-    cardchecks,
-    inventory,
-    observe,
-    select,
-    shellenv,
-    systemchecks,
-    toolkitchecks,
-    tools,
-)  # fmt: skip
-from keyelab.host.inventory import Cards
-from keyelab.host.observe import Seen
+from keyelab.host import cardchecks, checks, inventory, select, toolkit
+from keyelab.host.inventory import Cards, Seen
+from keyelab.host.reading import Reading
 from keyelab.params import EnvCheck
 
 FAKES = Path(__file__).parent / "fakes"
 SAMPLES = Path(__file__).parent / "data" / "host" / "samples"
 BUSES = ("06", "09", "36", "37", "86", "89", "b6", "b7")
 ADDRESSES = [f"0000:{bus}:00.0" for bus in BUSES]
+PCI = "sys/bus/pci/devices"
 PARAMS = EnvCheck(
     backend="hip", probe_arch="gfx928", expected_cards=8, weights_gib=53.1, projector_gib=1.5,
     context_tokens=262144, state_kib_per_token=114.0,
@@ -74,7 +66,7 @@ class RecordedHost:
     def look(self) -> Seen:
         """Ask the tools."""
         log = self.folder / "logs" / "01_env_check.log"
-        return observe.look(self.params.backend, self.env, self.root, log, pause_s=0)
+        return inventory.look(self.params.backend, self.env, self.root, log, pause_s=0)
 
     def cards(self) -> Cards:
         """The cards as they are joined."""
@@ -82,29 +74,27 @@ class RecordedHost:
 
     def choice(self) -> list[int | None]:
         """The numbers of the cards chosen."""
-        need = select.need(self.params)
-        return [d.index for d in select.choose(self.devices(), need, self.env, self.params).cards]
+        return [d.index for d in select.choose(self.devices(), self.env, self.params).cards]
 
-    def devices(self) -> tuple[DeviceFact, ...]:
+    def devices(self) -> tuple[Reading, ...]:
         """The cards as facts."""
         return self.cards().devices
 
     def checks(self) -> dict[str, Check]:
         """Every check of a host with cards, by name, as notebook 01 makes them."""
-        loaded = shellenv.capture(self.toolkit, self.env, self.folder / "env.log")
+        kit = toolkit.load(str(self.toolkit), "hip", self.env, self.folder / "env.log")
         env = {**self.env}
-        for name, value in loaded.difference.items():
+        for name, value in kit.difference.items():
             env[name] = re.sub(rf"\$\{{{name}\}}", self.env.get(name, ""), value)
-        found = tools.look(env, "hip", str(self.toolkit))
-        seen = self.look()
-        cards = inventory.join(seen)
-        choice = select.choose(cards.devices, select.need(self.params), self.env, self.params)
-        checks = [
-            *cardchecks.card_checks(cards, seen, self.env, self.params, found),
-            *systemchecks.card_host_checks(seen, len(cards.devices)),
-            *systemchecks.any_host_checks(self.env),
-            *toolkitchecks.toolkit_checks(found, loaded, cards.vendor, env, self.root),
-            *toolkitchecks.device_library_checks("gfx928", env, self.folder / "empty.log"),
+        cards = self.cards()
+        choice = select.choose(cards.devices, self.env, self.params)
+        log = self.folder / "empty.log"
+        found = [
+            *cardchecks.card_checks(cards, self.env, self.params, kit.version),
+            *checks.kernel_checks(cards),
+            checks.proxy_check(self.env),
+            checks.clock_check(time.time()),
+            *toolkit.toolkit_checks(kit, self.params, cards, env, log),
             *select.choice_checks(choice),
         ]
-        return {item.name: item for item in checks}
+        return {item.name: item for item in found}

@@ -1,158 +1,174 @@
-"""One list of cards from what the bus, the runtime and the vendor's tool say, by PCI address."""
+"""The cards of a host: its tools are asked, and what they say is joined by PCI address.
+
+Each tool has a time-out, and what it says is kept word for word.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from keyelab import shell
+from keyelab.errors import KeyelabError
 from keyelab.facts import DeviceFact
-from keyelab.host import lspci, nvidia, rocminfo, sysfs, vendor
-from keyelab.host.machine import gib
-from keyelab.host.observe import Seen
-from keyelab.host.rocminfo import Agent
-from keyelab.host.sysfs import PciCard
+from keyelab.host import answers, sysfs
+from keyelab.host.reading import NOTHING, Reading, data, first, gib, merged
 
 BUSY_PERCENT = 5.0
+TIMEOUT_S = 30.0
+ROUNDS, PAUSE_S = 3, 0.5
+# hy-smi also sets clocks and power, injects errors, resets cards and unloads the driver
+_READS = re.compile(r"--show\w+|--json|--healthcheck|vram")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was said, by a short name ('' where nothing was), why no more, and the samples taken."""
+
+    root: Path
+    tool: str = ""
+    said: dict[str, str] = field(default_factory=lambda: defaultdict(str))
+    why: dict[str, str] = field(default_factory=lambda: defaultdict(lambda: "no tool to ask"))
+    rounds: list[dict[int, Reading]] = field(default_factory=list)
+
+
+def look(
+    backend: str,
+    env: Mapping[str, str],
+    root: Path,
+    log: Path,
+    on_progress: Callable[[float | None, str], None] = lambda fraction, text: None,
+    pause_s: float = PAUSE_S,
+) -> Seen:
+    """Ask everything that there is to ask for a backend; a tool that fails has said nothing.
+
+    The answers are kept below the folder of `log`, in host/, under the name of `log`. Without the
+    vendor's tool the samples are taken from /sys.
+    """
+    if backend == "cpu":
+        return Seen(root)
+    tool, asks = "nvidia-smi", data("cards")["asks"]
+    once, often = {"lspci": ["lspci", "-D", "-vvv"]}, {"query": answers.QUERY}
+    if backend == "hip":
+        tools = ("hy-smi", str(root / "opt/hyhal/bin/hy-smi"), "rocm-smi")
+        tool = next((name for name in tools if shell.find(name, env)), "")
+        once |= {name: [tool, *words.split()] for name, words in asks["once"].items() if tool}
+        once["rocminfo"] = ["rocminfo"]
+        often = {name: [tool, *words.split()] for name, words in asks["often"].items() if tool}
+    seen = Seen(root, tool)
+    steps = len(once) + ROUNDS * len(often)
+
+    def ask(name: str, words: list[str]) -> str:
+        on_progress(len(seen.said) / steps, name)
+        kept = log.parent / "host" / f"{log.stem}-{name}.log"
+        seen.said[name], seen.why[name] = _answer(words, env, kept)
+        return seen.said[name]
+
+    for name, words in once.items():
+        ask(name, words)
+    for number in range(ROUNDS):
+        time.sleep(pause_s if number else 0)
+        texts = [ask(f"{name}-{number + 1}", words) for name, words in often.items()]
+        kernel = dict(enumerate(sysfs.cards(root) or ()))
+        seen.rounds.append(merged(map(answers.read, texts)) if often else kernel)
+    return seen
+
+
+def _answer(words: list[str], env: Mapping[str, str], log: Path) -> tuple[str, str]:
+    if Path(words[0]).name in ("hy-smi", "rocm-smi"):
+        wrong = [word for word in words[1:] if not _READS.fullmatch(word)]
+        if wrong:
+            raise ValueError(f"{words[0]} is only asked questions, not {wrong[0]}")
+    log.unlink(missing_ok=True)
+    try:
+        result = shell.run(words, env=env, log=log, timeout_s=TIMEOUT_S, check=False)
+    except (KeyelabError, OSError) as error:
+        return "", getattr(error, "message", str(error))
+    # with an error its answer may still be there, as rocminfo's is after a warning
+    why = f"exit status {result.returncode}" if result.returncode else "it does not say"
+    return result.output, why if result.output.strip() else f"{why}, it printed nothing"
 
 
 @dataclass(frozen=True)
 class Cards:
-    """The cards by address, what each source said of them, and where sources disagree."""
+    """The cards by address, those on the bus (None: it cannot be read), and the disagreements."""
 
-    devices: tuple[DeviceFact, ...] = ()
-    pci: tuple[PciCard, ...] | None = None
-    agents: tuple[Agent, ...] = ()
+    seen: Seen
+    devices: tuple[Reading, ...] = ()
+    on_bus: tuple[Reading, ...] | None = None
     disagreements: tuple[str, ...] = ()
 
     @property
     def vendor(self) -> str:
         """hygon, amd or nvidia; '' when the bus shows no card."""
-        return self.pci[0].vendor if self.pci else ""
+        return str(self.on_bus[0].vendor) if self.on_bus else ""
 
 
 def join(seen: Seen) -> Cards:
     """Join every source by PCI address; never by position, which differs between them."""
-    on_bus = _on_bus(seen)
-    agents = rocminfo.agents(seen.text("rocminfo")) or sysfs.agents(seen.root)
-    often = vendor.merged(seen.rounds)
-    once = vendor.merged(vendor.read(seen.text(name)) for name in _ONCE)
-    said = {n: r for n, r in vendor.merged([once, often]).items() if vars(r) != vars(_NOTHING)}
-    places = {card.address for card in on_bus or ()}
-    by_number = {n: _place(r.address, places) for n, r in said.items() if r.address}
-    if len(said) == len(places) == 1:  # one card cannot be taken for another
-        by_number = dict.fromkeys(said, next(iter(places)))
-    by_agent = {_place(agent.address, places): agent for agent in agents if agent.address}
-    numbers = {place: n for n, place in by_number.items()}
-    compute = {row["index"]: row for row in nvidia.rows(seen.text("query-3"))}
+    on_bus = sysfs.cards(seen.root)
+    agents = answers.agents(seen.said["rocminfo"]) or sysfs.agents(seen.root)
+    once = merged(answers.read(text) for name, text in seen.said.items() if name != "pids")
+    said = {n: r for n, r in merged([once, *seen.rounds]).items() if r != NOTHING}
+    by_bus = {str(card.pci_address): card for card in on_bus or ()}
+    by_agent = {_place(agent, by_bus): agent for agent in agents if agent.pci_address}
+    numbers = {_place(r, by_bus): n for n, r in said.items() if r.pci_address}
+    if len(said) == len(by_bus) == 1:  # one card cannot be taken for another
+        numbers = dict(zip(by_bus, said, strict=True))
     devices = []
-    for place in sorted(places | set(numbers) | set(by_agent)):
-        number = numbers.get(place)
-        reading = said.get(number, _NOTHING) if number is not None else _NOTHING
-        card = next((card for card in on_bus or () if card.address == place), None)
-        row = compute.get(str(number), {})
-        agent = by_agent.get(place)
-        index = agent.index if agent else number if row else None
-        facts = _facts(card, agent, reading, seen.root)
-        if row:
-            facts |= {"arch": f"sm_{row['compute_cap'].replace('.', '')}", "index": index}
-            facts["driver"] = f"nvidia {row['driver_version']}"
-        rounds = [answer.get(number, _NOTHING) for answer in seen.rounds if number is not None]
-        devices.append(DeviceFact(pci_address=place, busy=busy(rounds), **facts))
-    sources = {"the bus": places if on_bus is not None else None}
-    sources["the runtime"] = set(by_agent) if agents else None
-    sources[seen.tool or "the kernel"] = set(numbers) if said else None
-    unnamed = [f"{seen.tool} gives no PCI address of card {n}" for n in said.keys() - by_number]
-    return Cards(
-        tuple(devices),
-        None if on_bus is None else tuple(on_bus),
-        tuple(agents),
-        (*_differences(sources), *unnamed),
-    )
+    for place in sorted({*by_bus, *by_agent, *numbers}):
+        number, card = numbers.get(place, -1), by_bus.get(place, NOTHING)
+        told = first(said.get(number, NOTHING), by_agent.get(place, NOTHING), card)
+        more = {
+            "pci_address": place,
+            "link": card.link or told.link,
+            "socket": sysfs.socket_of(seen.root, told.numa_node),
+            "busy": busy(answer.get(number, NOTHING) for answer in seen.rounds),
+        }
+        devices.append(told.model_copy(update=more))
+    sources = {"the bus": set(by_bus)} if on_bus is not None else {}
+    sources |= {"the runtime": set(by_agent)} if agents else {}
+    sources |= {seen.tool or "the kernel": set(numbers)} if said else {}
+    every = {str(device.pci_address) for device in devices}
+    differ = [
+        f"{source} lacks {' '.join(sorted(every - places))}"
+        for source, places in sources.items()
+        if every - places
+    ]
+    nameless = said.keys() - numbers.values()
+    differ += [f"{seen.tool} gives no PCI address of card {number}" for number in nameless]
+    found = None if on_bus is None else tuple(on_bus)
+    return Cards(seen, tuple(devices), found, tuple(differ))
 
 
-def busy(rounds: list[vendor.Reading]) -> bool | None:
+def busy(rounds: Iterable[Reading]) -> bool | None:
     """Over 5% of memory or of time in two samples of three; None when they do not settle it."""
     votes = [_vote(reading) for reading in rounds]
-    for answer in (True, False):
-        if votes.count(answer) >= 2:
-            return answer
-    return None
+    return next((answer for answer in (True, False) if votes.count(answer) >= 2), None)
 
 
-def _vote(reading: vendor.Reading) -> bool | None:
+def _vote(reading: Reading) -> bool | None:
     total, used = reading.memory_bytes, reading.memory_used_bytes
     share = 100 * used / total if total and used is not None else reading.memory_percent
-    shares = [value if value is None or value <= 100 else None for value in
-              (share, reading.use_percent)]  # fmt: skip
+    shares = (share, reading.use_percent)
     if any(value is not None and value > BUSY_PERCENT for value in shares):
         return True
     return None if None in shares else False
 
 
-_NOTHING = vendor.Reading()
-_ONCE = ("product", "table", "clocks", "health", "numa", "bus")
-
-
-def _on_bus(seen: Seen) -> list[PciCard] | None:
-    cards = sysfs.cards(seen.root)
-    if cards or not seen.text("lspci"):
-        return cards
-    makers = sysfs.known()["vendors"]
-    return [
-        PciCard(d.address, makers[d.vendor], d.device, sysfs.bound_to(seen.root, d.address))
-        for d in lspci.devices(seen.text("lspci"))
-        if sysfs.is_card(d.vendor, d.device, d.kind)
-    ]
-
-
-def _place(address: str | None, places: set[str]) -> str:
+def _place(reading: Reading, places: Collection[str]) -> str:
     """The address on the bus; rocminfo leaves out the domain, so its rest is enough if unique."""
-    same = [place for place in places if place[-7:] == (address or "")[-7:]]
-    return same[0] if address not in places and len(same) == 1 else address or ""
+    said = reading.pci_address or ""
+    same = [place for place in places if place[-7:] == said[-7:]]
+    return same[0] if said not in places and len(same) == 1 else said
 
 
-def _facts(
-    card: PciCard | None, agent: Agent | None, reading: vendor.Reading, root: Path
-) -> dict[str, Any]:
-    model = sysfs.known()["hygon"].get(card.device, {}) if card and card.vendor == "hygon" else {}
-    bus, run = card or PciCard("", "", ""), agent or Agent(0)
-    use = reading.use_percent
-    node = _first(reading.numa_node, bus.numa_node)
-    return {
-        "name": _first(reading.name, model.get("name"), run.name),
-        "arch": _first(run.arch, model.get("arch")),
-        "memory_bytes": _first(reading.memory_bytes, run.memory_bytes),
-        "index": agent.index if agent else None,
-        "driver": bus.driver,
-        "numa_node": node,
-        "socket": sysfs.socket_of(root, node),
-        "link": _first(bus.link, reading.link),
-        "memory_used_bytes": reading.memory_used_bytes,
-        "use_percent": use if use is None or use <= 100 else None,
-        "temperature_c": reading.temperature_c,
-        "power_w": reading.power_w,
-        "mode": reading.mode,
-        "healthy": None if reading.health is None else reading.health.lower() == "healthy",
-    }
-
-
-def _first(*values: Any) -> Any:
-    return next((value for value in values if value is not None), None)
-
-
-def _differences(sources: Mapping[str, set[str] | None]) -> list[str]:
-    told = {name: places for name, places in sources.items() if places is not None}
-    every = set().union(*told.values()) if told else set()
-    return [
-        f"{name} lacks {' '.join(sorted(every - places))}"
-        for name, places in told.items()
-        if every - places
-    ]
-
-
-def rows(devices: tuple[DeviceFact, ...]) -> list[dict[str, Any]]:
+def rows(devices: Iterable[DeviceFact]) -> list[dict[str, Any]]:
     """The cards as table rows."""
     return [
         {
@@ -161,10 +177,10 @@ def rows(devices: tuple[DeviceFact, ...]) -> list[dict[str, Any]]:
             "model": d.name,
             "arch": d.arch,
             "NUMA node": d.numa_node,
-            "memory": gib(d.memory_bytes) if d.memory_bytes else None,
+            "memory": None if d.memory_bytes is None else gib(d.memory_bytes),
             "used": None if d.memory_used_bytes is None else gib(d.memory_used_bytes),
-            "use %": d.use_percent,
-            "°C": d.temperature_c,
+            "use %": None if d.use_percent is None else f"{d.use_percent:g}",
+            "°C": None if d.temperature_c is None else f"{d.temperature_c:g}",
             "link": d.link,
             "mode": d.mode,
             "busy": d.busy,

@@ -1,137 +1,123 @@
-"""What the kernel itself says of the cards: /sys, /proc and /dev below a root that can be moved."""
+"""What the kernel itself says: /sys, /proc and /dev below a root that can be moved."""
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from keyelab.host.rocminfo import Agent, address
-from keyelab.host.vendor import Reading
-
-_KFD = "sys/class/kfd/kfd"
-_PCI = "sys/bus/pci"
+from keyelab.host.reading import Reading, bdf, data
 
 
-@dataclass(frozen=True)
-class PciCard:
-    """An accelerator on the PCI bus, with or without a driver; None where it was not said."""
-
-    address: str
-    vendor: str
-    device: str
-    driver: str | None = None
-    numa_node: int | None = None
-    link: str | None = None
-    best_link: str | None = None
+def text(path: Path) -> str | None:
+    """The text of a file, stripped; None when it cannot be read or is empty."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip() or None
+    except OSError:
+        return None
 
 
-@cache
-def known() -> dict[str, Any]:
-    """data/cards.yaml."""
-    path = Path(__file__).parent / "data" / "cards.yaml"
-    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return content
+def whole(path: Path) -> int | None:
+    """The whole number in a file, None when there is none; -1 stands for none in sysfs."""
+    said = text(path) or ""
+    return int(said) if re.fullmatch(r"\d{1,18}", said) else None
 
 
-def is_card(vendor: str, device: str, kind: str | None) -> bool:
-    """Whether a PCI device is an accelerator, from its ids and class (lower-case hex)."""
-    maker = known()["vendors"].get(vendor)
-    if maker == "hygon":
-        return device in known()["hygon"]
-    return bool(maker and kind and kind[:2] in known()["classes"])
+def cards(root: Path) -> list[Reading] | None:
+    """The accelerators on PCIe by address, with or without a driver; None when there is no PCIe.
 
-
-def cards(root: Path) -> list[PciCard] | None:
-    """The accelerators in /sys/bus/pci by address; None when there is no such folder."""
-    folder = root / _PCI / "devices"
+    Memory and use are there where the driver is of amdgpu's kind.
+    """
+    folder = root / "sys/bus/pci/devices"
     if not folder.is_dir():
         return None
     found = []
     for place in sorted(folder.iterdir()):
-        vendor, device, kind = (
-            (text(place / name) or "").removeprefix("0x") for name in ("vendor", "device", "class")
-        )
-        if not is_card(vendor, device, kind):
-            continue
-        node = whole(place / "numa_node")
-        found.append(
-            PciCard(
-                address=place.name,
-                vendor=known()["vendors"][vendor],
+        said = dict(re.findall(r"^(\w+)=(.+)$", text(place / "uevent") or "", re.MULTILINE))
+        maker, device, model = _kind(said.get("PCI_ID", ":"), said.get("PCI_CLASS", "0"))
+        if model is not None:
+            best = {"best_link": _link(place, "max") or model.get("best_link")}
+            one = Reading(
+                pci_address=place.name,
+                vendor=maker,
                 device=device,
-                driver=bound_to(root, place.name),
-                numa_node=node if node is not None and node >= 0 else None,
+                driver=said.get("DRIVER"),
+                numa_node=whole(place / "numa_node"),
                 link=_link(place, "current"),
-                best_link=_link(place, "max"),
+                memory_bytes=whole(place / "mem_info_vram_total"),
+                memory_used_bytes=whole(place / "mem_info_vram_used"),
+                use_percent=whole(place / "gpu_busy_percent"),
+                **model | best,
             )
-        )
+            found.append(one)
     return found
 
 
-def readings(root: Path) -> dict[int, Reading]:
-    """Memory and use of each card now, from files that drivers of amdgpu's kind have."""
-    found = {}
-    for number, card in enumerate(cards(root) or ()):
-        place = root / _PCI / "devices" / card.address
-        found[number] = Reading(
-            address=card.address,
-            memory_bytes=whole(place / "mem_info_vram_total"),
-            memory_used_bytes=whole(place / "mem_info_vram_used"),
-            use_percent=whole(place / "gpu_busy_percent"),
-        )
-    return found
+def _kind(ids: str, kind: str) -> tuple[str, str, dict[str, Any] | None]:
+    """Maker, device id, and what is known of the model; None for what is no accelerator."""
+    vendor, device = ids.lower().split(":")
+    known = data("cards")
+    maker = next((name for name, said in known["vendors"].items() if said["id"] == vendor), "")
+    if maker == "hygon":
+        return maker, device, known["hygon"].get(device)
+    return maker, device, {} if maker and int(kind, 16) >> 16 in known["classes"] else None
 
 
-def bound_to(root: Path, card: str) -> str | None:
-    """The driver that holds a PCI device."""
-    return next((p.parent.name for p in (root / _PCI / "drivers").glob(f"*/{card}")), None)
+def _link(place: Path, which: str) -> str | None:
+    speed, width = text(place / f"{which}_link_speed"), whole(place / f"{which}_link_width")
+    found = re.match(r"([\d.]+) ?GT/s", speed or "")
+    return f"{found[1]}GT/s x{width}" if found and width else None
 
 
-def agents(root: Path) -> list[Agent]:
-    """The accelerators in KFD's topology, in the runtime's order, as rocminfo would tell them."""
-    found: list[Agent] = []
-    nodes = (root / _KFD / "topology" / "nodes").glob("[0-9]*")
-    for node in sorted(nodes, key=lambda path: int(path.name) if path.name.isdigit() else 0):
-        said = dict(re.findall(r"^(\w+) (\d{1,20})$", text(node / "properties") or "", re.M))
-        if not int(said.get("simd_count", 0)):
+def agents(root: Path) -> list[Reading]:
+    """The accelerators in KFD's topology, as rocminfo would tell them."""
+    found: list[Reading] = []
+    nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("[0-9]*")
+    for node in sorted(nodes, key=lambda path: (len(path.name), path.name)):
+        said = _counts(node / "properties")
+        if not said.get("simd_count"):
             continue  # a CPU
-        lds, version = said.get("lds_size_in_kb"), int(said.get("gfx_target_version", 0))
-        banks = [text(path) or "" for path in sorted(node.glob("mem_banks/*/properties"))]
-        sizes = [int(size) for bank in banks for size in re.findall(r"size_in_bytes (\d+)", bank)]
-        found.append(
-            Agent(
-                index=len(found),
-                arch=f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
-                if version
-                else None,
-                address=address(int(said["location_id"]), int(said.get("domain", 0)))
-                if "location_id" in said
-                else None,
-                memory_bytes=sum(sizes) or None,
-                wavefront_lanes=int(said.get("wave_front_size", 0)) or None,
-                lds_bytes=int(lds) * 1024 if lds else None,
-            )
+        banks = (_counts(path) for path in node.glob("mem_banks/*/properties"))
+        version, place = said.get("gfx_target_version"), said.get("location_id")
+        digits = f"{version // 10000}{version // 100 % 100:x}{version % 100:x}" if version else ""
+        one = Reading(
+            index=len(found),
+            arch=f"gfx{digits}" if digits else None,
+            pci_address=None if place is None else bdf(place, said.get("domain", 0)),
+            memory_bytes=sum(bank.get("size_in_bytes", 0) for bank in banks) or None,
+            wavefront_lanes=said.get("wave_front_size"),
+            lds_bytes=said["lds_size_in_kb"] * 1024 if "lds_size_in_kb" in said else None,
         )
+        found.append(one)
     return found
 
 
-def holders(root: Path) -> tuple[list[int], list[int]] | None:
-    """(processes that KFD knows, those of them that are gone); None when KFD cannot be read.
+def _counts(path: Path) -> dict[str, int]:
+    pairs = re.findall(r"^(\w+) (\d{1,18})$", text(path) or "", re.MULTILINE)
+    return {name: int(count) for name, count in pairs}
+
+
+def refused(path: Path) -> str:
+    """Why a device does not open for reading and writing, as the runtime does it; '' if it does."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        return str(error.strerror)
+    return ""
+
+
+def stranded(root: Path) -> list[str] | None:
+    """Processes that KFD knows and that are gone; None when KFD cannot be read.
 
     In a container KFD's process ids are the host's, and nothing can be said.
     """
-    folder = root / _KFD / "proc"
+    folder = root / "sys/class/kfd/kfd/proc"
     inside = any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
     if inside or not folder.is_dir():
         return None
-    pids = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
-    return pids, [pid for pid in pids if not (root / "proc" / str(pid)).exists()]
+    pids = sorted(path.name for path in folder.iterdir() if path.name.isdigit())
+    return [pid for pid in pids if not (root / "proc" / pid).exists()]
 
 
 def command(root: Path, pid: int) -> str | None:
@@ -147,32 +133,3 @@ def socket_of(root: Path, node: int | None) -> int | None:
     first = re.match(r"\d+", text(root / f"sys/devices/system/node/node{node}/cpulist") or "")
     cpu = f"sys/devices/system/cpu/cpu{first[0]}/topology/physical_package_id" if first else ""
     return whole(root / cpu) if cpu else None
-
-
-def opened(path: Path) -> OSError | None:
-    """Open a device for reading and writing, as the runtime does; the error, or None."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
-    except OSError as error:
-        return error
-    return None
-
-
-def text(path: Path) -> str | None:
-    """The text of a file, stripped; None when it cannot be read or is empty."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip() or None
-    except OSError:
-        return None
-
-
-def whole(path: Path) -> int | None:
-    """The whole number in a file; None when there is none."""
-    said = text(path) or ""
-    return int(said) if re.fullmatch(r"-?\d{1,20}", said) else None
-
-
-def _link(place: Path, which: str) -> str | None:
-    speed, width = text(place / f"{which}_link_speed"), whole(place / f"{which}_link_width")
-    number = re.match(r"[\d.]+ ?GT/s", speed or "")
-    return f"{number[0].replace(' ', '')} x{width}" if number and width else None

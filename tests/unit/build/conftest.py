@@ -13,7 +13,7 @@ from keyelab.build.plan import BuildPlan
 from keyelab.build.result import Result
 from keyelab.facts import EnvFacts, FileFact, HeaderFacts, ModelFacts, SourceFacts
 from keyelab.files import sha256_tree, shown
-from keyelab.host import tools
+from keyelab.host import machine
 
 TINY = Path(__file__).parents[2] / "data" / "build" / "tiny"
 MakePlan = Callable[..., BuildPlan]
@@ -24,7 +24,7 @@ def env_facts() -> EnvFacts:
     def program(name: str, least: tuple[int, int]) -> str:
         import os
 
-        found = tools.host_or_wheel(name, least, os.environ).path
+        found = machine.host_or_wheel(name, least, os.environ).path
         assert found, f"{name} is needed"
         return shown(found)
 
@@ -37,8 +37,8 @@ def env_facts() -> EnvFacts:
         cores=2,
         memory_bytes=2**33,
         python="3.10",
-        cmake=program("cmake", tools.CMAKE_LEAST),
-        ninja=program("ninja", tools.NINJA_LEAST),
+        cmake=program("cmake", machine.CMAKE_LEAST),
+        ninja=program("ninja", machine.NINJA_LEAST),
         cxx=compiler,
     )
 

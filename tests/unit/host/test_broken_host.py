@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from recorded_host import ADDRESSES, PARAMS, SAMPLES, RecordedHost
+from recorded_host import ADDRESSES, PARAMS, PCI, SAMPLES, RecordedHost
 
-from keyelab.host import cardchecks, inventory, sysfs, systemchecks, tools
-from keyelab.host.verdict import texts
+from keyelab.host import cardchecks, checks, sysfs
+from keyelab.host.reading import data
 
 LAST = ADDRESSES[-1]
 
@@ -20,11 +20,6 @@ LAST = ADDRESSES[-1]
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordedHost:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
     return RecordedHost(tmp_path)
-
-
-def vanish(host: RecordedHost) -> None:
-    lines = [f"{place} Co-processor [0b40]: Hygon [1d94:6210]" for place in ADDRESSES[:7]]
-    host.says("lspci-D-nn", "\n".join(lines) + "\n")
 
 
 def hold(host: RecordedHost) -> None:
@@ -74,17 +69,17 @@ def setting(**env: str) -> Callable[[RecordedHost], None]:
 
 SAID = "recorded/host/"
 BROKEN: list[tuple[str, str, Callable[[RecordedHost], None], str]] = [
-    ("cards: on PCIe", "failed", vanish, "7: hygon 6210"),
-    ("cards: one kind", "warned", replaced(f"{SAID}lspci-D-nn.txt", "6210", "6211", 1),
+    ("cards: on PCIe", "failed", gone(f"{PCI}/{LAST}"), "7: hygon 6210"),
+    ("cards: one kind", "warned", replaced(f"root/{PCI}/{LAST}/uevent", "6210", "6211"),
      "hygon 6210, hygon 6211"),
     ("cards: memory regions", "failed",
      replaced(f"{SAID}lspci-D-vvv.txt", "Memory at 20000000000", "Memory at <unassigned>", 1),
      ADDRESSES[0]),
     ("cards: PCIe link", "warned",
      replaced(f"{SAID}hy-smi--showclocks.txt", "16.0GT/s, x16", "16.0GT/s, x8", 1),
-     f"{ADDRESSES[0]} 16.0GT/s x8"),
+     f"{ADDRESSES[0]}: 16.0GT/s x8"),
     ("driver: module", "failed", put("proc/modules", "nouveau 1 0 - Live 0x0\n"), "not loaded"),
-    ("driver: cards bound", "failed", gone(f"sys/bus/pci/drivers/hycu/{LAST}"),
+    ("driver: cards bound", "failed", replaced(f"root/{PCI}/{LAST}/uevent", "DRIVER=hycu", ""),
      f"without a driver: {LAST}"),
     ("driver: version", "warned",
      replaced(f"{SAID}hy-smi--showdriverversion.txt", "6.3.31-V1.5.0a", "6.3.28-V1.3.0b"),
@@ -103,12 +98,12 @@ BROKEN: list[tuple[str, str, Callable[[RecordedHost], None], str]] = [
     ("toolkit: HIP version", "warned", replaced("hipconfig", "6.2.0-0", "5.7.24213-0"),
      "5.7.24213-0"),
     ("runtime: cards listed", "warned",
-     replaced(f"{SAID}rocm_agent_enumerator.txt", "gfx928\n", "", 1), "7 × gfx928"),
+     replaced(f"{SAID}rocminfo.txt", "HCU", "CPU", 1), "7 × gfx928"),
     ("runtime: cards listed", "failed",
-     replaced(f"{SAID}rocm_agent_enumerator.txt", "gfx928", "gfx936"), "8 × gfx936"),
+     replaced(f"{SAID}rocminfo.txt", "gfx928", "gfx936"), "8 × gfx936"),
     ("runtime: limits of a block", "warned",
      replaced(f"{SAID}rocminfo.txt", "Size:      1024(0x400)", "Size:      256(0x100)", 1),
-     "card 0: workgroup_threads 256"),
+     f"{ADDRESSES[0]}: workgroup_threads 256"),
     ("runtime: no variable hides cards", "warned", setting(HIP_VISIBLE_DEVICES="4,5"),
      "HIP_VISIBLE_DEVICES=4,5"),
     ("identity: sources agree", "warned",
@@ -140,10 +135,10 @@ BROKEN: list[tuple[str, str, Callable[[RecordedHost], None], str]] = [
      "0 of 8 cards are idle and healthy, too few"),
     ("choice: one socket", "warned", spread, "socket 0 socket 1"),
 ]  # fmt: skip
-ELSEWHERE = {"host: locked memory", "host: clock", "disk: speed"}  # test_systemchecks.py
+ELSEWHERE = {"host: locked memory", "host: clock", "disk: speed"}  # test_host_checks.py
 GROUPS = ("cards", "driver", "nodes", "toolkit: ", "runtime", "identity", "use", "host", "disk: ",
           "choice")  # fmt: skip
-OF_CARDS = {name for name in texts() if name.startswith(GROUPS)}  # the rest: test_host.py
+OF_CARDS = {name for name in data("checks") if name.startswith(GROUPS)}  # the rest: test_host.py
 
 
 @pytest.mark.parametrize(
@@ -159,6 +154,12 @@ def test_the_check_sees_what_is_broken(
     assert verdict.remedy
 
 
+def test_the_commands_of_a_remedy_can_be_copied_from_a_table() -> None:
+    for name, text in data("checks").items():
+        assert text["remedy"].count("`") % 2 == 0, name
+        assert "|" not in text["remedy"], f"{name}: a table shows \\| in code"
+
+
 def test_every_check_is_seen_failing() -> None:
     assert {case[0] for case in BROKEN} | ELSEWHERE == OF_CARDS
 
@@ -166,12 +167,12 @@ def test_every_check_is_seen_failing() -> None:
 def test_the_recorded_host_passes_all_of_them(host: RecordedHost) -> None:
     checks = host.checks()
     assert {name for name, item in checks.items() if item.status != "ok"} == set()
-    assert set(checks) | {"disk: speed"} == OF_CARDS
+    assert set(checks) | {"disk: speed"} == OF_CARDS | {"hipcc", "toolkit"}
 
 
 def test_one_host_with_many_faults_names_each(host: RecordedHost) -> None:
     for place in ADDRESSES:
-        host.remove(f"sys/bus/pci/drivers/hycu/{place}")
+        host.edit(f"root/{PCI}/{place}/uevent", "DRIVER=hycu", "")
     hold(host)
     host.edit("dtk/env.sh", "ROCM_PATH=$here", "ROCM_PATH=/opt/rocm")
     host.edit(f"{SAID}lspci-D-vvv.txt", "ACSCtl:\tSrcValid-", "ACSCtl:\tSrcValid+")
@@ -185,21 +186,20 @@ def test_one_host_with_many_faults_names_each(host: RecordedHost) -> None:
 def test_a_closed_node_names_its_numeric_group(
     host: RecordedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    denied = PermissionError(13, "Permission denied")
-    monkeypatch.setattr(sysfs, "opened", lambda path: denied if path.name == "kfd" else None)
+    denied = {"kfd": "Permission denied"}
+    monkeypatch.setattr(sysfs, "refused", lambda path: denied.get(path.name, ""))
     verdict = host.checks()["nodes: open for this user"]
     gid = (host.root / "dev/kfd").stat().st_gid
     assert verdict.found == "/dev/kfd: Permission denied"
-    assert f"gid {gid}" in verdict.remedy
-    assert "usermod -aG" in verdict.remedy
+    assert f"gid {gid}: `sudo usermod -aG {gid} " in verdict.remedy
 
 
 @pytest.mark.parametrize(
     ("tools", "unknown"),
     [
         (("hy-smi",), {"use: healthy", "use: whole", "use: idle", "driver: version"}),
-        (("rocminfo",), {"runtime: limits of a block"}),
-        (("rocminfo", "rocm_agent_enumerator"), {"runtime: cards listed"}),
+        (("rocminfo",), {"runtime: limits of a block", "runtime: cards listed"}),
+        (("lspci",), {"cards: memory regions", "host: ACS"}),
     ],
 )
 def test_without_a_tool_its_checks_are_unknown_and_say_why(
@@ -218,7 +218,8 @@ def test_lspci_without_root_says_nothing_of_acs(host: RecordedHost) -> None:
 
 
 def test_no_cards_on_the_bus_is_one_failure_and_not_thirty(host: RecordedHost) -> None:
-    host.says("lspci-D-nn", "0000:03:00.0 VGA controller [0300]: ASPEED [1a03:2000]\n")
+    for place in ADDRESSES:
+        host.remove(f"{PCI}/{place}")
     checks = host.checks()
     assert checks["cards: on PCIe"].status == "failed"
     assert not [name for name in checks if name.startswith(("driver", "nodes", "use", "runtime"))]
@@ -240,25 +241,22 @@ def test_a_remedy_is_never_run(host: RecordedHost, monkeypatch: pytest.MonkeyPat
 
 
 def test_proxies_without_loopback_in_no_proxy_keep_their_password(host: RecordedHost) -> None:
-    verdict = systemchecks.proxy_check({"ALL_PROXY": "socks5://u:secret@h:1", "PATH": os.defpath})
+    verdict = checks.proxy_check({"ALL_PROXY": "socks5://u:secret@h:1", "PATH": os.defpath})
     assert verdict.status == "warned"
     assert "secret" not in verdict.found + verdict.remedy
 
 
 def test_a_cuda_host_is_checked_with_what_there_is(host: RecordedHost) -> None:
     host.params = PARAMS.model_copy(update={"backend": "cuda", "expected_cards": 1})
-    host.says("lspci-D-nn", "0000:18:00.0 3D controller [0302]: NVIDIA H200 [10de:2335] (rev a1)\n")
+    host.remove(PCI)
+    host.put(f"{PCI}/0000:18:00.0/uevent", "DRIVER=nvidia\nPCI_CLASS=30200\nPCI_ID=10DE:2335\n")
     host.put("proc/modules", "nvidia 1 0 - Live 0x0\n")
-    host.put("sys/bus/pci/drivers/nvidia/0000:18:00.0")
     host.put("dev/nvidiactl")
-    answer = "0, NVIDIA H200, 00000000:18:00.0, 143771, 1, 0, 28, 76.54, 570.86.15, 9.0, 16"
+    answer = "0, NVIDIA H200, 00000000:18:00.0, 143771, 1, 0, 28, 76.54, 570.86.15, 9.0, 16, 16"
     (host.folder / "nvidia-smi").write_text(f"#!/bin/sh\necho '{answer}'\n")
     (host.folder / "nvidia-smi").chmod(0o755)
-    seen = host.look()
-    cards = inventory.join(seen)
-    found = tools.look(host.env, "cuda", "")
-    checks = cardchecks.card_checks(cards, seen, host.env, host.params, found)
-    assert {item.name: item.status for item in checks} == dict.fromkeys(
+    found = cardchecks.card_checks(host.cards(), host.env, host.params, None)
+    assert {item.name: item.status for item in found} == dict.fromkeys(
         (
             "cards: on PCIe", "cards: one kind", "cards: memory regions", "cards: PCIe link",
             "driver: module", "driver: cards bound", "nodes: there", "nodes: open for this user",
@@ -275,16 +273,14 @@ def test_an_amd_host_is_asked_with_rocm_smi(host: RecordedHost) -> None:
     for path in (host.folder / "recorded/host").glob("hy-smi*"):
         path.rename(path.with_name(path.name.replace("hy-smi", "rocm-smi")))
     (host.folder / "rocm-smi").symlink_to("replay")
-    host.edit("recorded/host/lspci-D-nn.txt", "Co-processor [0b40]", "Display controller [0380]")
-    host.edit("recorded/host/lspci-D-nn.txt", "1d94:6210", "1002:740c")
-    for name in ("rocminfo", "rocm_agent_enumerator"):
-        host.edit(f"recorded/host/{name}.txt", "gfx928", "gfx90a")
+    host.edit("recorded/host/rocminfo.txt", "gfx928", "gfx90a")
     for place in ADDRESSES:
-        host.put(f"sys/bus/pci/drivers/amdgpu/{place}")
-        host.remove(f"sys/bus/pci/drivers/hycu/{place}")
+        said = "DRIVER=amdgpu\nPCI_CLASS=38000\nPCI_ID=1002:740C\n"
+        host.put(f"{PCI}/{place}/uevent", said)
     host.put("proc/modules", "amdgpu 1 0 - Live 0x0\n")
     host.remove("dev/mkfd")
     (host.toolkit / "env.sh").unlink()
     checks = host.checks()
-    assert {name for name, item in checks.items() if item.status != "ok"} == set()
+    bad = {name: item.status for name, item in checks.items() if item.status != "ok"}
+    assert bad == {"cards: PCIe link": "unknown"}, "nothing says what the slot can do"
     assert not {"driver: version", "toolkit: hyhal", "toolkit: env.sh"} & set(checks)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keyelab.host.card import Card, read
-from keyelab.host.checks import card_check
+from keyelab.host.checks import probe_check
 
 DATA = Path(__file__).parents[2] / "data" / "host"
 RUNS = ("runs_1024_plain", "runs_1024_bound", "runs_1024_flag", "runs_512_bound")
@@ -159,7 +159,7 @@ def test_a_control_launch_that_fails_leaves_nothing_to_conclude() -> None:
 
 
 def test_the_check_is_unknown_with_the_reason_while_anything_is() -> None:
-    assert card_check(read(constructed("k100ai"))).status == "ok"
-    verdict = card_check(read(constructed("no_device")))
+    assert probe_check(read(constructed("k100ai"))).status == "ok"
+    verdict = probe_check(read(constructed("no_device")))
     assert (verdict.status, verdict.found) == ("unknown", "hipGetDeviceCount: hipErrorNoDevice")
     assert "keyelab probe" in verdict.remedy

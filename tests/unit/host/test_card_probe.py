@@ -212,5 +212,15 @@ def test_the_command_exits_1_when_something_stays_unknown(tmp_path: Path) -> Non
     assert "next: " in done.output
 
 
+def test_the_command_loads_env_sh_so_that_hipcc_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    words = ["--log", str(tmp_path / "log"), "--json", "--toolkit-root"]
+    done = CliRunner().invoke(probe, [*words, str(FAKES / "dtk")])
+    assert (done.exit_code, json.loads(done.output)["facts"]["runs_1024_flag"]) == (0, True)
+    assert CliRunner().invoke(probe, [*words, str(tmp_path)]).exit_code == 1
+
+
 def test_an_unknown_option_is_a_usage_error() -> None:
     assert CliRunner().invoke(probe, ["--arhc", "gfx928"]).exit_code == 2

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from recorded_host import ADDRESSES, RecordedHost
+from recorded_host import ADDRESSES, PCI, RecordedHost
 
-from keyelab.host import inventory, nvidia, observe, sysfs
-from keyelab.host.observe import Seen
-from keyelab.host.vendor import Reading
+from keyelab.host import answers, inventory, sysfs
+from keyelab.host.inventory import Seen
+from keyelab.host.reading import Reading, data
 
 
 @pytest.fixture
@@ -17,10 +17,11 @@ def host(tmp_path: Path) -> RecordedHost:
     return RecordedHost(tmp_path)
 
 
-def in_sysfs(root: Path, place: str, device: str = "0x6210", **files: str) -> None:
-    folder = root / "sys/bus/pci/devices" / place
+def in_sysfs(root: Path, place: str, ids: str = "1D94:6210", kind: str = "B4000",
+             **files: str) -> None:  # fmt: skip
+    folder = root / PCI / place
     folder.mkdir(parents=True)
-    said = {"vendor": "0x1d94", "device": device, "class": "0x0b4000", "numa_node": "1", **files}
+    said = {"uevent": f"PCI_CLASS={kind}\nPCI_ID={ids}", "numa_node": "1", **files}
     for name, text in said.items():
         (folder / name).write_text(f"{text}\n")
 
@@ -74,8 +75,8 @@ def test_without_the_vendors_tool_the_kernel_is_asked(tmp_path: Path) -> None:
         )  # fmt: skip
         in_kfd(tmp_path, number + 1, int(place[5:7], 16))
     in_kfd(tmp_path, 0, 0, simds=0)  # the CPU is a node too
-    in_sysfs(tmp_path, "0000:00:01.1", device="0x1453")  # a bridge of the same vendor
-    seen = observe.look("hip", {"PATH": ""}, tmp_path, tmp_path / "logs/01.log", pause_s=0)
+    in_sysfs(tmp_path, "0000:00:01.1", ids="1D94:1453", kind="60400")  # a bridge of the same vendor
+    seen = inventory.look("hip", {"PATH": ""}, tmp_path, tmp_path / "logs/01.log", pause_s=0)
     assert seen.tool == ""
     assert "on PATH, found none" in seen.why["rocminfo"]
     devices = inventory.join(seen).devices
@@ -87,29 +88,38 @@ def test_without_the_vendors_tool_the_kernel_is_asked(tmp_path: Path) -> None:
 
 
 def test_a_card_without_a_driver_is_still_named(tmp_path: Path) -> None:
-    in_sysfs(tmp_path, "0000:06:00.0", device="0x6211", numa_node="-1")
+    in_sysfs(tmp_path, "0000:06:00.0", ids="1D94:6211", numa_node="-1")
     (device,) = inventory.join(Seen(tmp_path)).devices
     assert (device.name, device.driver, device.index, device.numa_node) == (
         "K100_AI ECO", None, None, None,
     )  # fmt: skip
 
 
-def test_cards_of_other_vendors_are_known_by_their_class() -> None:
-    assert sysfs.is_card("1002", "73bf", "030000")
-    assert sysfs.is_card("10de", "2335", "030200")
-    assert not sysfs.is_card("10de", "22a3", "068000")
-    assert not sysfs.is_card("1d94", "1453", "060400")
-    assert not sysfs.is_card("1a03", "2000", "030000")
+@pytest.mark.parametrize(
+    ("ids", "kind", "vendors"),
+    [
+        ("1002:73BF", "30000", ["amd"]),
+        ("10DE:2335", "30200", ["nvidia"]),
+        ("10DE:22A3", "68000", []),
+        ("1D94:1453", "60400", []),
+        ("1A03:2000", "30000", []),
+    ],
+)
+def test_cards_of_other_vendors_are_known_by_their_class(
+    tmp_path: Path, ids: str, kind: str, vendors: list[str]
+) -> None:
+    in_sysfs(tmp_path, "0000:06:00.0", ids, kind)
+    assert [card.vendor for card in sysfs.cards(tmp_path) or ()] == vendors
 
 
 def test_nvidia_smi_is_read_by_column(tmp_path: Path) -> None:
     answer = (
-        "0, NVIDIA H200, 00000000:18:00.0, 143771, 1, 0, 28, 76.54, 570.86.15, 9.0, 16\n"
-        "1, NVIDIA H200, 00000000:2A:00.0, 143771, 99000, [N/A], 31, 110.20, 570.86.15, 9.0, 16\n"
+        "0, NVIDIA H200, 00000000:18:00.0, 143771, 1, 0, 28, 76.54, 570.86.15, 9.0, 16, 16\n"
+        "1, NVIDIA H200, 00000000:2A:00.0, 143771, 99000, [N/A], 31, 99.9, 570.86.15, 9.0, 8, 16\n"
         "Failed to initialize NVML: Driver/library version mismatch\n"
     )
-    read = nvidia.read(answer)
-    seen = Seen(tmp_path, "nvidia-smi", {"query-3": answer}, {}, (read, read, read))
+    read = answers.read(answer)
+    seen = Seen(tmp_path, "nvidia-smi", rounds=[read, read, read])
     first, second = inventory.join(seen).devices
     assert (first.pci_address, first.arch, first.index, first.busy) == (
         "0000:18:00.0", "sm_90", 0, False,
@@ -149,28 +159,29 @@ def test_every_answer_is_kept_word_for_word(host: RecordedHost) -> None:
 
 
 def test_hy_smi_is_asked_and_never_told() -> None:
-    words = [*observe.ASKED.values(), *observe.SAMPLED.values()]
-    assert all(observe._READS.fullmatch(word) for line in words for word in line)
+    asks = data("cards")["asks"]
+    words = " ".join([*asks["once"].values(), *asks["often"].values()]).split()
+    assert all(inventory._READS.fullmatch(word) for word in words)
     for word in ("--setmemiovol", "--setpoweroverdrive", "--rasinject", "--unloaddriver",
                  "--loaddriver", "--setsclk", "--setboost", "--hcureset"):  # fmt: skip
         with pytest.raises(ValueError, match="only asked questions"):
-            observe._answer(["hy-smi", word], {}, Path("/nowhere"))
+            inventory._answer(["hy-smi", word], {}, Path("/nowhere"))
 
 
 def test_a_tool_that_hangs_is_ended_and_has_said_nothing(
     host: RecordedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(observe, "TIMEOUT_S", 1.0)
+    monkeypatch.setattr(inventory, "TIMEOUT_S", 1.0)
     host.silence("rocminfo")
     (host.folder / "rocminfo").write_text("#!/bin/sh\nexec sleep 60\n")
     (host.folder / "rocminfo").chmod(0o755)
     seen = host.look()
-    assert seen.text("rocminfo") == ""
+    assert seen.said["rocminfo"] == ""
     assert "still running" in seen.why["rocminfo"]
 
 
 def test_in_a_container_kfd_says_nothing_of_processes(host: RecordedHost) -> None:
     host.put("sys/class/kfd/kfd/proc/4711/pasid", "1\n")
-    assert sysfs.holders(host.root) == ([4711], [4711])
+    assert sysfs.stranded(host.root) == ["4711"]
     host.put(".dockerenv")
-    assert sysfs.holders(host.root) is None
+    assert sysfs.stranded(host.root) is None

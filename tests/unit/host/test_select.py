@@ -30,7 +30,7 @@ def cards(count: int = 8, **changed: Any) -> list[DeviceFact]:
 
 def chosen(devices: list[DeviceFact], env: dict[str, str] | None = None, **params: Any) -> Any:
     asked = PARAMS.model_copy(update=params)
-    return select.choose(devices, select.need(asked), env or {}, asked)
+    return select.choose(devices, env or {}, asked)
 
 
 def numbers(choice: Any) -> list[int]:
@@ -38,10 +38,9 @@ def numbers(choice: Any) -> list[int]:
 
 
 def test_the_articles_model_takes_two_cards_of_64_gib() -> None:
-    need = select.need(PARAMS)
-    assert need.state_bytes / GIB == pytest.approx(28.5)
-    assert need.a_card(1) / GIB == pytest.approx(53.1 + 28.5 + 1.5 + 2)
-    assert need.a_card(2) / GIB == pytest.approx((53.1 + 28.5) / 2 + 1.5 + 2)
+    assert select.state_gib(PARAMS) == pytest.approx(28.5)
+    assert select.need_gib(PARAMS, 1) == pytest.approx(53.1 + 28.5 + 1.5 + 2)
+    assert select.need_gib(PARAMS, 2) == pytest.approx((53.1 + 28.5) / 2 + 1.5 + 2)
     assert numbers(chosen(cards())) == [0, 1]
 
 
@@ -108,7 +107,7 @@ def test_programs_see_the_chosen_cards_only() -> None:
 
 
 def test_the_arithmetic_is_shown() -> None:
-    rows = select.need(PARAMS).rows(PARAMS, 8)
+    rows = select.rows(PARAMS, 8)
     assert {row["what"]: row["memory"] for row in rows} == {
         "weights": "53.1 GiB", "KV state": "28.5 GiB", "projector": "1.5 GiB",
         "compute buffers": "2.0 GiB", "on each of 1, at most": "85.1 GiB",
@@ -122,4 +121,4 @@ def test_a_picture_is_drawn_of_whatever_is_known(tmp_path: Path) -> None:
     devices = [*cards(2), DeviceFact(pci_address="0000:c7:00.0"), *cards(1, busy=True)]
     path = picture.draw(tmp_path / "cards.png", devices, ["0000:00:00.0"])
     assert path.read_bytes().startswith(b"\x89PNG")
-    assert [picture._state(d, ["0000:00:00.0"]) for d in devices[1:3]] == ["idle", "use unknown"]
+    assert [picture.state(d, ["0000:00:00.0"]) for d in devices[1:3]] == ["idle", "use unknown"]

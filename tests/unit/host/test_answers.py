@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_host import SAMPLES
 
-from keyelab.host import lspci, nvidia, rocminfo, vendor
-from keyelab.host.tools import version_in
-from keyelab.host.vendor import Holder, Reading
+from keyelab.host import answers
+from keyelab.host.machine import numbers, version_in
+from keyelab.host.reading import Reading
 
 MIB = 2**20
 TEXTS = {path.name: path.read_text(encoding="utf-8") for path in sorted(SAMPLES.glob("*.txt"))}
@@ -34,11 +34,11 @@ def sample(name: str) -> str:
 
 
 def card(name: str, number: int = 0) -> Reading:
-    return vendor.read(sample(name))[number]
+    return answers.read(sample(name))[number]
 
 
 def test_exactly_the_answers_about_cards_name_cards() -> None:
-    silent = {Path(name).stem for name, text in TEXTS.items() if not vendor.read(text)}
+    silent = {Path(name).stem for name, text in TEXTS.items() if not answers.read(text)}
     assert silent == NO_CARD
 
 
@@ -59,10 +59,10 @@ def test_exactly_the_answers_about_cards_name_cards() -> None:
          Reading(name="K100-AI", memory_bytes=65536 * MIB, memory_used_bytes=32 * MIB,
                  temperature_c=45)),
         ("hy-smi_multi_query_json_k100ai", 2,
-         Reading(name="K100_AI", device_id="0x6210", memory_bytes=65520 * MIB,
+         Reading(name="K100_AI", memory_bytes=65520 * MIB,
                  memory_used_bytes=2 * MIB, use_percent=0, temperature_c=37, power_w=77)),
         ("hy-smi_multi_query_json_z100l_noisy_RECONSTRUCTED", 1,
-         Reading(device_id="0x55b7", memory_bytes=32752 * MIB, memory_used_bytes=0,
+         Reading(memory_bytes=32752 * MIB, memory_used_bytes=0,
                  use_percent=0)),
         ("hy-smi_json_MALFORMED_power_hyhal_short", 1,
          Reading(memory_bytes=65520 * MIB, memory_used_bytes=1166 * MIB, use_percent=0,
@@ -72,40 +72,41 @@ def test_exactly_the_answers_about_cards_name_cards() -> None:
                  memory_percent=98, use_percent=0, temperature_c=54, power_w=91,
                  link="32.0GT/s x16")),
         ("hy-smi_metrics_json_vendor_fixture", 2,
-         Reading(address="0000:09:00.0", memory_bytes=65520 * MIB,
+         Reading(pci_address="0000:09:00.0", memory_bytes=65520 * MIB,
                  memory_used_bytes=20413 * MIB, memory_percent=31, use_percent=0)),
         ("hy-smi_text_lines_hcu_use_vram", 1,
          Reading(memory_bytes=65520 * MIB, memory_used_bytes=3 * MIB, use_percent=0)),
         ("hy-smi_showclocks_k100ai", 1, Reading(link="16.0GT/s x16")),
-        ("hy-smi_showid_k100ai_x8", 8, Reading(device_id="0x6210")),
+        ("hy-smi_showid_k100ai_x8", 8, Reading()),
         ("hy-smi_showproductname_k100ai", 1, Reading(name="K100_AI")),
         ("hy-smi_showproductname_empty_series_k100", 1, Reading()),
         ("hy-smi_showtopo_k100ai_x8", 8, Reading(numa_node=0)),
-        ("hy-smi_healthcheck", 1, Reading(health="Healthy")),
-        ("hy-smi_showbus_json_bw", 2, Reading(address="0000:09:00.0")),
+        ("hy-smi_healthcheck", 1, Reading(healthy=True)),
+        ("hy-smi_showbus_json_bw", 2, Reading(pci_address="0000:09:00.0")),
     ],
 )  # fmt: skip
 def test_a_sample_reads_as(name: str, cards: int, expected: Reading) -> None:
-    assert len(vendor.read(sample(name))) == cards
+    assert len(answers.read(sample(name))) == cards
     assert card(name) == expected
 
 
 def test_later_cards_have_their_own_readings() -> None:
     assert card("hy-smi_mig_table_bw_x2_one_mig", 1).mode == "MIG"
-    assert card("hy-smi_showbus_json_bw", 1).address == "0000:36:00.0"
+    assert card("hy-smi_showbus_json_bw", 1).pci_address == "0000:36:00.0"
     nodes = [
-        r.numa_node for r in vendor.read(sample("hy-smi_showtoponuma_json_two_sockets_x8")).values()
+        r.numa_node
+        for r in answers.read(sample("hy-smi_showtoponuma_json_two_sockets_x8")).values()
     ]
     assert nodes == [0, 0, 0, 0, 4, 4, 4, 4]
 
 
 def test_who_holds_a_card_is_read_without_the_share_that_is_infinite() -> None:
-    busy = Holder(1000001, ("0000:09:00.0",), 9649 * MIB)
-    assert vendor.holders(sample("hy-smi_showpids_busy")) == [busy]
-    held = vendor.holders(sample("hy-smi_showpids_busy_percent_inf_DERIVED"))
-    assert held[0].used_bytes == 52703 * MIB
-    assert vendor.holders(sample("hy-smi_showpids_empty")) == []
-    assert vendor.holders("PID: 7\n\tVRAM USED(MiB): inf\n") == [Holder(7)]
+    busy = {1000001: "9.4 GiB on 0000:09:00.0"}
+    assert answers.holders(sample("hy-smi_showpids_busy")) == busy
+    held = answers.holders(sample("hy-smi_showpids_busy_percent_inf_DERIVED"))
+    assert [text[:8] for text in held.values()] == ["51.5 GiB"]
+    assert answers.holders(sample("hy-smi_showpids_empty")) == {}
+    assert answers.holders("PID: 7\n\tVRAM USED(MiB): inf\n") == {7: "unknown on unknown cards"}
 
 
 @pytest.mark.parametrize(
@@ -119,15 +120,15 @@ def test_who_holds_a_card_is_read_without_the_share_that_is_infinite() -> None:
     ],
 )
 def test_driver_versions_keep_their_suffix(text: str, version: str | None) -> None:
-    assert vendor.driver_version(text) == version
+    assert answers.driver_version(text) == version
 
 
 @pytest.mark.parametrize(
-    ("version", "numbers"),
+    ("version", "expected"),
     [("6.3.31-V1.5.0a", (6, 3, 31)), ("26.04.beta", (26, 4)), ("rock-6.3", ()), (None, ())],
 )
-def test_only_leading_numbers_of_a_version_compare(version: str | None, numbers: object) -> None:
-    assert vendor.numbers(version) == numbers
+def test_only_leading_numbers_of_a_version_compare(version: str | None, expected: object) -> None:
+    assert numbers(version) == expected
 
 
 def test_toolkit_samples_have_versions() -> None:
@@ -137,10 +138,10 @@ def test_toolkit_samples_have_versions() -> None:
     assert [version_in(line) for line in strings[1:]] == ["26.02.0-0", "6.3.26093"]
 
 
-@pytest.mark.parametrize("value", ["inf", "nan", "N/A", "", "-1", "unsupported"])
+@pytest.mark.parametrize("value", ["inf", "nan", "N/A", "", "-1", "250", "9" * 40, "unsupported"])
 def test_what_is_no_number_is_unknown_and_not_zero(value: str) -> None:
     text = f'{{"card0": {{"HCU use (%)": "{value}", "Device ID": "0x6210"}}}}'
-    assert vendor.read(text)[0].use_percent is None
+    assert answers.read(text)[0].use_percent is None
 
 
 def test_the_repair_changes_no_sample_that_is_whole() -> None:
@@ -148,25 +149,22 @@ def test_the_repair_changes_no_sample_that_is_whole() -> None:
     for name in TEXTS.keys() - broken:
         text = TEXTS[name]
         if '"card0"' in text:
-            assert vendor._NO_COMMA.sub('", "', text) == text
+            assert answers._NO_COMMA.sub('", "', text) == text
 
 
 def test_rocm_smi_of_amd_speaks_in_bytes() -> None:
     text = '{"card0": {"VRAM Total Memory (B)": "17163091968", "VRAM Total Used Memory (B)": "9"}}'
-    reading = vendor.read(text)[0]
+    reading = answers.read(text)[0]
     assert (reading.memory_bytes, reading.memory_used_bytes) == (17163091968, 9)
 
 
 def everything(text: str) -> None:
-    vendor.read(text)
-    vendor.holders(text)
-    vendor.driver_version(text)
-    rocminfo.agents(text)
-    rocminfo.archs(text)
-    lspci.devices(text)
-    lspci.acs_on(text)
-    lspci.unassigned(text)
-    nvidia.read(text)
+    answers.read(text)
+    answers.holders(text)
+    answers.driver_version(text)
+    answers.agents(text)
+    answers.acs_on(text)
+    answers.unassigned(text)
 
 
 @settings(max_examples=300, deadline=None)
@@ -198,7 +196,7 @@ def test_a_cut_answer_never_makes_up_a_number(name: str, cut: int) -> None:
     """Whole JSON values stay what they were or become unknown: a cut one is no number."""
     if not name.startswith("hy-smi_multi_query_json_k100ai"):
         return
-    whole, part = vendor.read(TEXTS[name]), vendor.read(TEXTS[name][:cut])
+    whole, part = answers.read(TEXTS[name]), answers.read(TEXTS[name][:cut])
     for number, reading in part.items():
         for field, value in vars(reading).items():
             assert value in (None, vars(whole[number])[field])
