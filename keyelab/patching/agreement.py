@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keyelab.checks import Check, check
-from keyelab.errors import UsageError
-from keyelab.patching.macros import Unreadable
+from keyelab.patching.cuda.kernels import HIP, KERNELS, chip
+from keyelab.patching.cuda.syntax import Unreadable
 from keyelab.patching.predicates import Code
 from keyelab.patching.recipe import Recipe
 from keyelab.patching.sides import FAMILIES, Sides
 
-_FOLDER = "ggml/src/ggml-cuda"
 _FLOATS = {"F32", "F16", "BF16"}
 _SWITCH = re.compile(r"if \((NOT )?(\w+)\)\s*add_compile_definitions\((\w+)\)")
-# the steps by which the host makes a number of a name, as _number takes them
+# the steps by which the host makes a number of a name, as `chip` takes them
 _PARSE_ID = (
     "strtoul(&archName[archLen - 2], 0, 16)",
     "strtoul(archName, 0, 16)",
@@ -52,7 +51,7 @@ def families(tree: Path, arch: str, definitions: Sequence[str] = ()) -> list[Fam
     read: dict[str, Sides] = {}
     for name, (file, judge) in FAMILIES.items():
         try:
-            common = read.get("common") or _sides(tree / _FOLDER, arch, definitions)
+            common = read.get("common") or _sides(tree / KERNELS, arch, definitions)
             read["common"] = common
             read[file] = read.get(file) or common.including(file)
             host, device, why = judge(read[file])
@@ -97,22 +96,14 @@ def build_definitions(tree: Path, cmake: Mapping[str, str]) -> list[str]:
 
 
 def _sides(folder: Path, arch: str, definitions: Sequence[str]) -> Sides:
-    chip = re.fullmatch(r"gfx([0-9]+)([0-9a-f]{2})", arch)
-    if chip is None:
-        raise UsageError(f"expected the name of a chip such as gfx928, found {arch!r}")
-    # GGML_MAX_DIMS is of ggml.h, which is not read; the others are what a HIP compiler defines
-    both = ["GGML_USE_HIP", "__HIP_PLATFORM_AMD__", "__HIP__", "__clang__", "GGML_MAX_DIMS=4"]
-    named = ["__AMDGCN__", "__HIP_DEVICE_COMPILE__", f"__{arch}__", f"__GFX{chip[1]}__"]
-    host = Code(folder, [*both, *definitions], device=False).including("common.cuh")
-    device = Code(folder, [*both, *named, *definitions], device=True).including("common.cuh")
-    lanes = 64 if chip[1] in ("8", "9") else 32  # as the driver reports them
-    return Sides(host, device, _number(folder / "ggml-cuda.cu", host, chip), lanes)
-
-
-def _number(source: Path, host: Code, chip: re.Match[str]) -> int:
+    number, lanes, named = chip(arch)
+    both = [*HIP, "GGML_MAX_DIMS=4", *definitions]  # that one is of ggml.h, which is not read
+    only = [*named, "__AMDGCN__", "__HIP_DEVICE_COMPILE__"]
+    host = Code(folder, both, device=False).including("common.cuh")
+    device = Code(folder, [*both, *only], device=True).including("common.cuh")
+    source = folder / "ggml-cuda.cu"
     text = source.read_text(encoding="utf-8", errors="replace") if source.is_file() else ""
     for step in _PARSE_ID:
         if step not in text:
             raise Unreadable(f"{source.name} has no {step}")
-    offset = int(host.evaluate("GGML_CUDA_CC_OFFSET_AMD"))
-    return offset + int(chip[1], 16) * 0x100 + int(chip[2], 16)
+    return Sides(host, device, host.evaluate("GGML_CUDA_CC_OFFSET_AMD") + number, lanes)

@@ -16,6 +16,14 @@ from keyelab.errors import KeyelabError
 
 _LABEL = re.compile(r"^(\w+):|^\s+(v_dot)", re.MULTILINE)
 _FIELD = re.compile(r"^  (?:- |  )\.(\w+): +(\S+)$", re.MULTILINE)
+_NUMBERS = {
+    "bound_threads": "max_flat_workgroup_size",
+    "vgprs": "vgpr_count",
+    "spilled_vgprs": "vgpr_spill_count",
+    "spilled_sgprs": "sgpr_spill_count",
+    "scratch_bytes": "private_segment_fixed_size",
+    "lds_bytes": "group_segment_fixed_size",
+}
 _LITERAL = r"L(?:[a-z]|\d+[a-z_]+?)(n?\d+)E"  # L, type (a letter, or length and name), value, E
 
 
@@ -50,25 +58,15 @@ def parse(assembly: str) -> list[Kernel]:
     entries = re.split(r"^  - ", listed, flags=re.MULTILINE)[1:]
     fields = [dict(_FIELD.findall(f"  - {entry}")) for entry in entries]
     try:
-        return [_kernel(one, dots[one["name"]]) for one in fields]
+        numbers = [{name: int(one[key]) for name, key in _NUMBERS.items()} for one in fields]
+        names = [one["name"] for one in fields]
     except KeyError as error:
         raise KeyelabError(
             f"expected the field .{error.args[0]} of each kernel in the assembly, found none",
             "compile with the ROCm code object version 3 or later",
         ) from None
-
-
-def _kernel(fields: dict[str, str], dots: int) -> Kernel:
-    return Kernel(
-        name=_readable(fields["name"]),
-        bound_threads=int(fields["max_flat_workgroup_size"]),
-        vgprs=int(fields["vgpr_count"]),
-        spilled_vgprs=int(fields["vgpr_spill_count"]),
-        spilled_sgprs=int(fields["sgpr_spill_count"]),
-        scratch_bytes=int(fields["private_segment_fixed_size"]),
-        lds_bytes=int(fields["group_segment_fixed_size"]),
-        dots=dots,
-    )
+    pairs = zip(names, numbers, strict=True)
+    return [Kernel(name=_readable(one), dots=dots[one], **known) for one, known in pairs]
 
 
 def _readable(symbol: str) -> str:

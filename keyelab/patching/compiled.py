@@ -58,18 +58,21 @@ def compiled_checks(
     named with them, as in `mul_mat_vec_q<*,1,*>` for one column. Without a compiler, or past
     `timeout_s` a file, the answer is unknown.
     """
-    ok: bool | None
     kernels: list[Kernel] = []
     table: list[dict[str, str]] = []
     checks = []
+    folders = (tree / KERNELS, tree / "ggml/src", tree / "ggml/include")
+    places = [word for folder in folders for word in ("-I", folder)]
+    argv = [compiler, *OPTIONS, f"--offload-arch={arch}", *flags, *places]
     for file in files:
+        found: list[Kernel] = []
+        ok: bool | None = True
         try:
-            found = parse(_assembly(tree, compiler, arch, flags, file, timeout_s, env))
-            ok, said = True, f"{len(found)} kernels"
+            found = parse(_assembly([*argv, tree / KERNELS / file], timeout_s, env))
+            said = f"{len(found)} kernels"
         except KeyelabError as error:  # no compiler and no time are unknown
             failed = isinstance(error, CommandFailed) and error.returncode is not None
-            found, said = [], error.message
-            ok = False if failed else None
+            ok, said = False if failed else None, error.message
         kernels += found
         table += rows(file, found)
         checks.append(
@@ -105,21 +108,10 @@ def build_flags(cmake: Mapping[str, str], definitions: Iterable[str], overlay: s
     return [*folder, *shlex.split(cmake.get("CMAKE_HIP_FLAGS", "")), *named]
 
 
-def _assembly(
-    tree: Path,
-    compiler: str,
-    arch: str,
-    flags: Sequence[str],
-    file: str,
-    timeout_s: float,
-    env: Mapping[str, str] | None,
-) -> str:
-    folders = (tree / KERNELS, tree / "ggml/src", tree / "ggml/include")
-    places = [word for folder in folders for word in ("-I", folder)]
+def _assembly(argv: list[str | Path], timeout_s: float, env: Mapping[str, str] | None) -> str:
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "kernels.s"
-        argv = [compiler, *OPTIONS, f"--offload-arch={arch}", *flags, *places]
-        run([*argv, tree / KERNELS / file, "-o", made], timeout_s=timeout_s, env=env)
+        run([*argv, "-o", made], timeout_s=timeout_s, env=env)
         return made.read_text(encoding="utf-8", errors="replace")
 
 

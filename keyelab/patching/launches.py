@@ -13,16 +13,14 @@ from keyelab.patching.cuda.blocks import Blocks
 from keyelab.patching.cuda.bounds import Scope
 from keyelab.patching.cuda.calls import Place, at
 from keyelab.patching.cuda.kernels import LAUNCHERS, Call, Function, Kernels, read_kernels
-from keyelab.patching.cuda.nodes import arguments, called
+from keyelab.patching.cuda.syntax import arguments, called, text_of
 from keyelab.patching.cuda.values import NEVER, Values, most, union
-from keyelab.patching.macros import text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _SIZE = re.compile(r"block_?size", re.IGNORECASE)
 _TYPE = "ggml_type type"
-_SYNTAX = "kernel_call_syntax"
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,8 @@ def launches(tree: Path, arch: str = "gfx928") -> list[Launch]:
 
     Raises UsageError for a folder without the kernels or a name that is no gfx name.
     """
-    return read_launches(read_kernels(tree, arch))
-
-
-def read_launches(kernels: Kernels) -> list[Launch]:
-    """Every launch in sources that are read already."""
-    audit = _Audit(kernels)
-    found = [launch for call in kernels.launches for launch in audit.launches(call)]
+    audit = _Audit(read_kernels(tree, arch))
+    found = [launch for call in audit.kernels.launches for launch in audit.launches(call)]
     return sorted(found, key=lambda launch: (launch.file, launch.line, launch.kernel))
 
 
@@ -82,7 +75,9 @@ class _Audit(Blocks):
         self._reached: dict[Function, bool] = {}
 
     def launches(self, call: Call) -> Iterator[Launch]:
-        kernel = self._kernel_of(call)
+        kernel = call.node.child_by_field_name("function")
+        if call.syntax is None:
+            kernel = next(iter(arguments(call.node)), None)
         if kernel is None or call.inside.name in LAUNCHERS:
             return
         base = at(call)
@@ -91,7 +86,7 @@ class _Audit(Blocks):
         groups: dict[tuple[str, int, str], list[tuple[Node, Scope, Scope]]] = defaultdict(list)
         for scope in scopes:
             for origin, where in self.origins(kernel, scope):
-                place = next((c for c in call.node.children if c.type == _SYNTAX), call.node)
+                place = call.syntax or call.node
                 if where.function is not call.inside and scope.call is not None:
                     place = scope.call  # the kernel is the caller's: so is the launch
                 line = place.start_point.row + 1
@@ -99,17 +94,11 @@ class _Audit(Blocks):
         for (file, line, _), found in groups.items():
             yield self._launch(file, line, call, found)
 
-    def _kernel_of(self, call: Call) -> Node | None:
-        if any(child.type == _SYNTAX for child in call.node.children):
-            return call.node.child_by_field_name("function")
-        return next(iter(arguments(call.node)), None)
-
     def _blocks(self, call: Call, scope: Scope) -> list[Place]:
         """The block expressions of a launch: its own, or those of its launch parameters."""
         given = arguments(call.node)
-        syntax = [child for child in call.node.children if child.type == _SYNTAX]
-        if syntax:
-            return [(syntax[0].named_children[1], scope)]
+        if call.syntax:
+            return [(call.syntax.named_children[1], scope)]
         if called(call.node)[0] != "ggml_cuda_kernel_launch":
             return [(part, scope) for part in given[2:3]]
         listed = [(arguments(o), where) for o, where in self.origins(given[1], scope)]
@@ -119,24 +108,23 @@ class _Audit(Blocks):
         self, file: str, line: int, call: Call, found: list[tuple[Node, Scope, Scope]]
     ) -> Launch:
         self.missing = ""
-        threads, allowed = NEVER, NEVER
+        threads, allowed = list[Values](), NEVER
         sizes: list[tuple[int, int]] = []
         kernel = self._function(*found[0][:2])
         for origin, where, scope in found:
-            one = self._started(call, scope)
-            threads = union(threads, one)
-            inner = Scope(kernel, kernel.file, origin, where) if kernel else None
-            if kernel is None or inner is None or (one is not None and not one):
+            threads.append(one := self._started(call, scope))
+            if kernel is None or one == NEVER:
                 continue
+            inner = Scope(kernel, kernel.file, origin, where)
             if kernel.bound is not None:
-                allowed = union(allowed, self.of(kernel.bound, inner))
+                allowed = union((allowed, self.of(kernel.bound, inner)))
             for name in filter(_SIZE.search, kernel.template_names):
-                given, place, _ = self._argument(name, inner)
-                size = self.of(given, place)
+                size = union(self.of(*place) for place in self._given(name, inner))
                 if size and one and most(size):  # 0 stands for the size of the launch
                     sizes.append((most(size), most(one)))
         apart = [pair for pair in sizes if pair[0] != pair[1]]
-        top = None if threads is None else most(threads)
+        started = union(threads)
+        top = None if started is None else most(started)
         user = found[0][1].function
         quantized = bool(kernel and _TYPE in map(text_of, kernel.template))
         exceeds = top is not None and (top > most(allowed) if allowed else quantized)
@@ -168,10 +156,7 @@ class _Audit(Blocks):
         if places and not any(c and w and self.reachable(c, w) for c, w in places):
             return NEVER
         blocks = self._blocks(call, scope)
-        values = NEVER if blocks else None
-        for block, where in blocks:
-            values = union(values, self.threads(block, where))
-        return values
+        return union(self.threads(*block) for block in blocks) if blocks else None
 
     def _used(self, function: Function) -> bool:
         """False when no choice that the host makes for this chip leads from an operation here."""
@@ -189,8 +174,8 @@ class _Audit(Blocks):
         return self._reached[function]
 
     def _slots(self, kernel: Function | None) -> int | None:
-        sizes = list(self.body(kernel).unguarded()) if kernel else []
-        values = [self.of(size, Scope(kernel, kernel.file)) for size in sizes if kernel]
+        scope = Scope(kernel, kernel.file if kernel else "")
+        values = [self.of(size, scope) for size in self.body(kernel).unguarded()]
         return max((most(size) for size in values if size), default=None)
 
     def _depends(self, call: Call, kernel: Node, scope: Scope) -> bool:
@@ -200,15 +185,11 @@ class _Audit(Blocks):
             if where is not scope or function is None:
                 return True
             if any(map(_SIZE.search, function.template_names)):
-                for part, place in (*self._blocks(call, scope), *_given(origin, where)):
+                written = [(part, where) for part in arguments(called(origin)[1])]
+                for part, place in (*self._blocks(call, scope), *written):
                     self.threads(part, place)
         return scope in self.general
 
     def _function(self, origin: Node, where: Scope) -> Function | None:
         found = [f for f in self.kernels.functions.get(called(origin)[0], []) if f.is_kernel]
         return next((f for f in found if f.file == where.file), found[0] if found else None)
-
-
-def _given(origin: Node, where: Scope) -> list[Place]:
-    target = called(origin)[1]
-    return [(part, where) for part in arguments(target)] if target.child_count else []

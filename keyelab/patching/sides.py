@@ -9,7 +9,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from keyelab.patching.macros import Symbol, Unreadable, text_of
+from keyelab.patching.cuda.syntax import Unreadable, text_of
+from keyelab.patching.cuda.values import Symbol
 from keyelab.patching.predicates import Code
 
 Verdict = tuple[str, str, str]  # the host in words, the device, and what is wrong: empty when not
@@ -94,7 +95,7 @@ def _mmf(sides: Sides) -> Verdict:
 
     plain = [name for name in _FLOATS if chosen(name, False)]
     moe = [f"{name} with experts" for name in _FLOATS if chosen(name, True)]
-    empty = [k for k in ("mul_mat_f", "mul_mat_f_ids") if sides.device.function(k).without_code]
+    empty = [k for k in ("mul_mat_f", "mul_mat_f_ids") if sides.device.without_code(k)]
     return (
         f"chosen for {', '.join(plain + moe)}" if plain + moe else "not chosen",
         "no device code" if empty else "compiled",
@@ -138,7 +139,7 @@ def _answer_tables(code: Code) -> list[dict[Row, int]]:
     From then on `code` answers a call of a table by its name and the threads of the row, 0 where
     there is no row; the source would compare row by row.
     """
-    columns = [name for name, _ in code.function("ggml_cuda_mmq_config").parameters]
+    columns = code.function("ggml_cuda_mmq_config").names
     prefix = "ggml_cuda_mmq_get_config_"
 
     def answer(table: str, rows: dict[Row, int], type_: Symbol, j: int, fallback: bool) -> Any:
@@ -214,7 +215,7 @@ def _attention(sides: Sides) -> Verdict:
         if kernel not in _ATTENTION:
             raise Unreadable(f"the attention kernel {kernel} is not known")
         file, function = _ATTENTION[kernel]
-        if sides.device.including(file).function(function).without_code:
+        if sides.device.including(file).without_code(function):
             empty.append(kernel)
     return (
         f"{chosen(128, 512)} for a prompt, {chosen(128, 1)} for one token",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from keyelab.patching.cuda.syntax import parse
 from keyelab.patching.launches import launches
-from keyelab.patching.macros import parse
 from keyelab.patching.verify import KERNELS
 
 pytestmark = [pytest.mark.bench, pytest.mark.source]

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from keyelab.patching.cuda.body import LISTS
 from keyelab.patching.cuda.bounds import Scope
 from keyelab.patching.cuda.calls import VECTOR, Calls, Place
-from keyelab.patching.cuda.nodes import arguments, called, plain
-from keyelab.patching.cuda.values import NEVER, Values, combine, only, union
-from keyelab.patching.macros import text_of
+from keyelab.patching.cuda.syntax import arguments, called, plain, sign_of, text_of
+from keyelab.patching.cuda.values import Values, combine, only, truth, union
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _AXES = ["x", "y", "z"]
 _PAIR = ["first", "second"]
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
+_NEED_BOTH = {"+", "-", "*", "/", "<<", ">>", "|"}
+_WRAPPERS = {"parenthesized_expression", "condition_clause", "type_descriptor"} | {
+    "comma_expression",
+    "parameter_declaration",
+}
 
 
 class Blocks(Calls):
@@ -24,28 +30,22 @@ class Blocks(Calls):
 
     def threads(self, block: Node, scope: Scope) -> Values:
         """Every number of threads that a block expression can start."""
-        values = NEVER
-        for origin, where in self.origins(block, scope):
-            parts = self._axes(origin, where)
-            one = self._product(parts, where) if parts else self.of(origin, where)
-            values = union(values, one)
-        return values
+        return union(self._product(*place) for place in self.origins(block, scope))
 
     def _axes(self, origin: Node, scope: Scope) -> list[tuple[str, Node]]:
         """The names and expressions of the axes, of which none are given for a plain number."""
         if origin.type in LISTS or called(origin)[0] == "dim3":
             return list(zip(_AXES, arguments(origin)[:3], strict=False))
-        name, found = plain(origin), []
-        body = self.body(scope.function) if scope.function and origin.type == "identifier" else None
-        for axis in _AXES if body else []:
-            changes = body.assigned.get(f"{name}.{axis}", []) if body else []
-            right = changes[-1].child_by_field_name("right") if changes else None
-            found += [(f"{name}.{axis}", right)] if right else []
-        return found
+        names = [f"{plain(origin)}.{axis}" for axis in _AXES]
+        assigned = self.body(scope.function).assigned
+        return [(n, assigned[n][-1].named_children[-1]) for n in names if n in assigned]
 
-    def _product(self, parts: list[tuple[str, Node]], scope: Scope) -> Values:
+    def _product(self, origin: Node, scope: Scope) -> Values:
+        axes = self._axes(origin, scope)
+        if not axes:
+            return self.of(origin, scope)
         values, names = only(1), list[str]()
-        for name, node in parts:
+        for name, node in axes:
             values = combine("*", values, self.of(node, scope))
             for whole in self._shares(node, names) if names else ():
                 values = combine("min", values, self.of(whole, scope))
@@ -58,66 +58,89 @@ class Blocks(Calls):
             for part in arguments(node):
                 yield from self._shares(part, names)
         divisors = []
-        while text_of(node.child_by_field_name("operator")) == "/":
-            divisors.append(plain(node.child_by_field_name("right")))
+        while sign_of(node) == "/":
+            divisors.append(plain(node.named_children[-1]))
             node = node.named_children[0]
         if sorted(divisors) == sorted(names):
             yield node
 
-    def origins(self, node: Node | None, scope: Scope) -> list[Place]:
+    def origins(self, node: Node | None, scope: Scope, depth: int = 30) -> list[Place]:
         """The expressions that a variable which is no number can stand for."""
-        if node is None or self._depth > 30:
+        if node is None or not depth:
             return []
-        self._depth += 1
-        try:
-            return list(self._origins(node, scope))
-        finally:
-            self._depth -= 1
+        others = self._stands_for(node, scope)
+        return [o for n, where in others for o in self.origins(n, where, depth - 1)] or [
+            (node, scope)
+        ]
 
-    def _origins(self, node: Node, scope: Scope) -> list[Place]:
-        if node.type in ("parenthesized_expression", "cast_expression"):
-            return self.origins(node.named_children[-1], scope)
-        if node.type == "conditional_expression":
-            arms = [node.child_by_field_name(n) for n in ("consequence", "alternative")]
-            taken = [arm for arm in arms if arm and self.reachable(arm, scope)]
-            return [place for arm in taken for place in self.origins(arm, scope)]
-        if node.type == "identifier" and scope.function:
-            return self._variable(node, scope)
+    def _stands_for(self, node: Node, scope: Scope) -> list[tuple[Node | None, Scope]]:
+        """The expressions that an expression takes its value from; none for one of its own."""
         member = text_of(node.child_by_field_name("field"))
-        if member in _PAIR:
-            pairs = self.origins(node.child_by_field_name("argument"), scope)
-            parts = [(arguments(pair), where) for pair, where in pairs]
-            found = [(p[_PAIR.index(member)], where) for p, where in parts if len(p) == len(_PAIR)]
-            return [place for part, where in found for place in self.origins(part, where)]
-        if node.type == "call_expression" and called(node)[0] in self.kernels.functions:
-            results = self.returned(node, scope)
-            return [o for r, where in results for o in self.origins(r, where)] or [(node, scope)]
-        return [(node, scope)]
+        match node.type:
+            case "parenthesized_expression" | "cast_expression":
+                return [(node.named_children[-1], scope)]
+            case "conditional_expression":
+                arms = node.named_children[1:]
+                return [(arm, scope) for arm in arms if self.reachable(arm, scope)]
+            case "call_expression":
+                return [*self.returned(node, scope)]
+            case "identifier":
+                return self._variable(node, scope)
+            case "field_expression" if member in _PAIR:
+                pairs = self.origins(node.child_by_field_name("argument"), scope)
+                parts = [(arguments(pair), where) for pair, where in pairs]
+                return [(p[_PAIR.index(member)], where) for p, where in parts if len(p) == 2]
+        return []
 
-    def _variable(self, node: Node, scope: Scope) -> list[Place]:
-        name, function = text_of(node), scope.function
-        if function is None or name in self.kernels.macros[scope.file]:
-            return [(node, scope)]
-        body = self.body(function)
-        local = body.local(name, node)
-        if local is not None:
+    def _variable(self, node: Node, scope: Scope) -> list[tuple[Node | None, Scope]]:
+        name, function, body = text_of(node), scope.function, self.body(scope.function)
+        if (local := body.local(name, node)) is not None:
             changes = [c for c in body.assigned.get(name, []) if self.reachable(c, scope)]
-            if not VECTOR.search(local.type):
-                return [(node, scope)]
-            values = [local.value, *(c.child_by_field_name("right") for c in changes)]
-            found = [o for v in values if v is not None for o in self.origins(v, scope)]
-            return found or [(local.node, scope)]
-        if name not in function.names:
-            return [(node, scope)]
+            values = [local.value, *(c.named_children[-1] for c in changes)]
+            return [(v, scope) for v in values if v] if VECTOR.search(local.type) else []
+        if function is None or name not in function.names:
+            return []
         if not VECTOR.search(text_of(function.parameters[function.names.index(name)])):
-            return [(node, scope)]
-        if scope.call is None:
-            self.general.add(scope)
-        found = []
-        for call in [scope] if scope.call else self.callers(function):
-            given, where, _ = self._argument(name, call)
-            found += self.origins(given, where)
-        return found or [(node, scope)]
+            return []
+        return [place for call in self._entered(scope) for place in self._given(name, call)]
+
+    def _read(self, node: Node, scope: Scope) -> Values:
+        def part(name: str) -> Values:
+            return self.of(node.child_by_field_name(name), scope)
+
+        match node.type:
+            case "identifier" | "type_identifier":
+                return self._name(text_of(node), node, scope)
+            case "number_literal":
+                number = _NUMBER.match(text_of(node).replace("'", ""))
+                return only(int(number[0], 0)) if number else None
+            case "true" | "false":
+                return only(int(node.type == "true"))
+            case "cast_expression":
+                return part("value")
+            case "unary_expression":
+                sign, values = sign_of(node), part("argument")
+                if sign == "!":
+                    return combine("==", truth(values), only(0))
+                return values if sign == "+" else combine("-", only(-(sign == "~")), values)
+            case "binary_expression":
+                sign, left = sign_of(node), part("left")
+                if (sign, truth(left)) in (("&&", only(0)), ("||", only(1))):
+                    return truth(left)
+                if left is None and sign in _NEED_BOTH:
+                    return None
+                return combine(sign, left, part("right"))
+            case "conditional_expression":
+                holds = truth(part("condition")) or ()
+                names = [n for v, n in ((1, "consequence"), (0, "alternative")) if v in holds]
+                return union(part(name) for name in names)
+            case "call_expression":
+                return self._result(node, scope)
+            case "field_expression":
+                return self._member(node, scope)
+            case _ if node.type in _WRAPPERS and node.named_children:
+                return self.of(node.named_children[-1], scope)
+        return None
 
     def _member(self, node: Node, scope: Scope) -> Values:
         name = text_of(node.child_by_field_name("field"))
@@ -126,10 +149,8 @@ class Blocks(Calls):
         if name == "cc":
             offset = self._text("GGML_CUDA_CC_OFFSET_AMD", Scope(None, scope.file))
             return combine("+", offset, only(self.kernels.cc))
-        values, found = NEVER, self.origins(node.child_by_field_name("argument"), scope)
-        for origin, where in found:
-            values = union(values, self._part(origin, name, where))
-        return values if found else None
+        found = self.origins(node.child_by_field_name("argument"), scope)
+        return union(self._part(origin, name, where) for origin, where in found) if found else None
 
     def _part(self, origin: Node, name: str, scope: Scope) -> Values:
         if name in _AXES:

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from keyelab.patching.cuda.body import Body, Local
-from keyelab.patching.cuda.guards import Guard, Limit
+from keyelab.patching.cuda.body import Body, Guard, Limit, Local
 from keyelab.patching.cuda.kernels import Function, Kernels
-from keyelab.patching.cuda.nodes import plain
+from keyelab.patching.cuda.ops import Ops
+from keyelab.patching.cuda.syntax import plain, sign_of, text_of, within
 from keyelab.patching.cuda.values import (
     EITHER,
     NEVER,
@@ -20,16 +20,12 @@ from keyelab.patching.cuda.values import (
     truth,
     union,
 )
-from keyelab.patching.macros import Unreadable, expression, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 _DEEPEST = 60
-_WRAPPERS = {"parenthesized_expression", "condition_clause", "type_descriptor"} | {
-    "comma_expression",
-    "parameter_declaration",
-}
+_ROUNDS = 64
 _COMPARED = {
     "identifier",
     "type_identifier",
@@ -37,9 +33,6 @@ _COMPARED = {
     "subscript_expression",
     "binary_expression",
 }
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
-_NEED_BOTH = {"+", "-", "*", "/", "<<", ">>", "|"}
-_CONSTANT = re.compile(r"decltype\((\w+)\)::value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,17 +68,19 @@ class Bounds:
 
     def __init__(self, kernels: Kernels) -> None:
         self.kernels = kernels
+        self.ops = Ops(kernels)
         self.missing = ""
-        self._bodies: dict[Node, Body] = {}
+        self._bodies: dict[Node | None, Body] = {}
         self._known: dict[tuple[Node, Scope], Values] = {}
         self._open: dict[tuple[Guard, Scope], bool] = {}
         self._depth = 0
 
-    def body(self, function: Function) -> Body:
+    def body(self, function: Function | None) -> Body:
         """The names of a function, read once."""
-        if function.node not in self._bodies:
-            self._bodies[function.node] = Body(function.node)
-        return self._bodies[function.node]
+        node = function.node if function else None
+        if node not in self._bodies:
+            self._bodies[node] = Body(node)
+        return self._bodies[node]
 
     def of(self, node: Node | None, scope: Scope) -> Values:
         """Every value that `node` can have; None when nothing is known."""
@@ -98,7 +93,7 @@ class Bounds:
             self._known[key] = None  # while it is being looked for
             self._depth += 1
             found = self._read(node, scope)
-            if node.type in _COMPARED and scope.function:
+            if node.type in _COMPARED:
                 found = self._guarded(found, node, scope)
             self._depth -= 1
             self._known[key] = found
@@ -106,130 +101,130 @@ class Bounds:
                 self.missing = text_of(node)
         return self._known.get(key)
 
+    def _read(self, node: Node, scope: Scope) -> Values:
+        """The values by what the expression is made of."""
+        raise NotImplementedError
+
     def reachable(self, node: Node, scope: Scope) -> bool:
         """False when a branch that leads to `node` is never taken."""
-        guard = self.body(scope.function).guard(node) if scope.function else None
-        chain = list(guard or ())
-        for guard in reversed(chain):
+        for guard in self.body(scope.function).guards(node):
             if (guard, scope) not in self._open:
-                before = guard.before is None or self._open[guard.before, scope]
-                self._open[guard, scope] = before and (
-                    guard.asserted or 1 in (self._holds(guard, scope) or ())
-                )
-        return not chain or self._open[chain[0], scope]
+                taken = guard.asserted or 1 in (self._holds(guard, scope) or ())
+                self._open[guard, scope] = taken
+            if not self._open[guard, scope]:
+                return False
+        return True
 
     def _holds(self, guard: Guard, scope: Scope) -> Values:
         values = self.of(guard.condition, scope)
         if guard.cases:
-            wanted = self._any(guard.cases, scope)
+            wanted = union(self.of(case, scope) for case in guard.cases)
             if values is None or wanted is None:
                 return EITHER
-            hits = [v in wanted for v in values]
-            values = frozenset(map(int, hits))
+            values = frozenset(int(v in wanted) for v in values)
         return truth(values) if guard.holds else combine("==", truth(values), only(0))
 
-    def _any(self, nodes: tuple[Node, ...], scope: Scope) -> Values:
-        values = NEVER
-        for node in nodes:
-            values = union(values, self.of(node, scope))
-        return values
-
     def _guarded(self, values: Values, node: Node, scope: Scope) -> Values:
-        """The values that the branches around the node, and around the place, leave over."""
-        body = self.body(scope.function) if scope.function else None
-        text = plain(node)
-        if body is None or (node.type == "binary_expression" and "/" not in text):
+        """What the branches around the node and around the place leave, and what is promised."""
+        body, text = self.body(scope.function), plain(node)
+        if node.type == "binary_expression" and "/" not in text:
             return values
-        for guard in (body.guard(node), body.guard(scope.place) if scope.place else None):
-            for stated, alternatives in guard.about(text) if guard else ():
-                if not body.changed(text, node, stated.condition):
-                    for limits in alternatives:
-                        values = self._limited(values, limits, scope)
+        for place in (node, scope.place):
+            for guard in body.guards(place) if place else ():
+                limits = guard.limits.get(text, [])
+                if limits and not body.changed(text, node, guard.condition):
+                    values = self._limited(values, limits, scope)
         return self._promised(values, node, scope)
 
-    def _promised(self, values: Values, node: Node, scope: Scope) -> Values:
-        """What is left of the values by what is known from outside the function."""
+    def _limited(self, values: Values, limits: list[list[Limit]], scope: Scope) -> Values:
+        for alternatives in limits:
+            values = union(
+                limited(values, sign, self.of(other, scope), holds)
+                for sign, other, holds in alternatives
+            )
         return values
 
-    def _limited(self, values: Values, limits: list[Limit], scope: Scope) -> Values:
-        kept = NEVER
-        for sign, other, holds in limits:
-            kept = union(kept, limited(values, sign, self.of(other, scope), holds))
-        return kept
-
-    def _read(self, node: Node, scope: Scope) -> Values:
-        kind = node.type
-        if kind in _WRAPPERS:
-            return self.of(node.named_children[-1], scope) if node.named_children else None
-        if kind == "number_literal":
-            number = _NUMBER.match(text_of(node).replace("'", ""))
-            return only(int(number[0], 0)) if number else None
-        if kind in ("true", "false"):
-            return only(int(kind == "true"))
-        if kind in ("identifier", "type_identifier"):
-            return self._name(node, text_of(node), scope)
-        if kind == "cast_expression":
-            return self.of(node.child_by_field_name("value"), scope)
-        if kind == "unary_expression":
-            values, sign = self.of(node.child_by_field_name("argument"), scope), text_of(node)[0]
-            if sign == "!":
-                return combine("==", truth(values), only(0))
-            return values if sign == "+" else combine("-", only(-(sign == "~")), values)
-        if kind == "binary_expression":
-            sign = text_of(node.child_by_field_name("operator"))
-            left = self.of(node.child_by_field_name("left"), scope)
-            if (sign, truth(left)) in (("&&", only(0)), ("||", only(1))):
-                return truth(left)
-            if left is None and sign in _NEED_BOTH:
-                return None
-            return combine(sign, left, self.of(node.child_by_field_name("right"), scope))
-        if kind == "conditional_expression":
-            holds = truth(self.of(node.child_by_field_name("condition"), scope)) or ()
-            names = [n for v, n in ((1, "consequence"), (0, "alternative")) if v in holds]
-            parts = [self.of(node.child_by_field_name(name), scope) for name in names]
-            return union(parts[0], parts[-1]) if parts else NEVER
-        if kind == "call_expression":
-            return self._result(node, scope)
-        if kind == "field_expression":
-            return self._member(node, scope)
-        constant = _CONSTANT.fullmatch(plain(node)) if kind == "qualified_identifier" else None
-        return self._name(node, constant[1], scope) if constant else None
-
-    def _name(self, node: Node, name: str, scope: Scope) -> Values:
-        if name in scope.chosen:
-            return scope.chosen[name]
-        function, outside = scope.function, Scope(None, scope.file)
-        macro = self.kernels.macros[scope.file].get(name)
-        if macro is not None and macro.parameters is None:
-            return self._text(macro.body, outside)
-        if function is not None:
-            if (local := self.body(function).local(name, node)) is not None:
-                return self._local(name, local, node, scope)
-            given = self._given(name, node, scope)
-            if given is not NEVER:
-                return given
-        if name in self.kernels.enumerators:
-            return only(self.kernels.enumerators[name])
-        return self.of(self.kernels.constants.get(name), outside)
+    def _promised(self, values: Values, node: Node, scope: Scope) -> Values:
+        """The values that supports_op lets through, where it tells of this member of a tensor."""
+        name = re.match(r"\w+", text := plain(node))
+        if node.type != "subscript_expression" or scope.function is None or name is None:
+            return values
+        served = self.ops.limits(scope.function.name)
+        local = self.body(scope.function).local(name[0], node)
+        if not served or local is None:
+            return values
+        wanted = (plain(local.value) + text[name.end() :]).replace("dst->", "op->", 1)
+        promised = [[x for g in guards for x in g.limits.get(wanted, ())] for guards in served]
+        return union(self._limited(values, one, Scope(None, scope.file)) for one in promised)
 
     def _local(self, name: str, local: Local, node: Node, scope: Scope) -> Values:
-        """The values of a local variable at a node."""
-        raise NotImplementedError
+        """The values of a local variable at a node: the first, those of branches, of loops."""
+        values = self.of(local.first, scope) if local.first is not None else NEVER
+        looped: set[Node] = set()
+        body = self.body(scope.function)
+        for change in body.assigned.get(name, []):
+            if change.start_byte < local.node.start_byte or not within(change, local.block):
+                continue
+            loop = body.loop(change, local)
+            if loop is not None and (change.start_byte < node.start_byte or within(node, loop)):
+                if loop not in looped:
+                    values = self._looped(name, loop, values, node, scope)
+                looped.add(loop)
+            elif loop is None and change.start_byte < node.start_byte:
+                values = self._changed(name, change, values, node, scope)
+        return values or None if local.first is None else values  # written through its address
 
-    def _given(self, name: str, node: Node, scope: Scope) -> Values:
-        """The values of a parameter; NEVER when `name` is none."""
-        raise NotImplementedError
+    def _changed(self, name: str, change: Node, now: Values, node: Node, scope: Scope) -> Values:
+        """The values at `node` after an assignment that may stand in a branch of its own."""
+        body = self.body(scope.function)
+        here = set(body.guards(node))
+        own = [g for g in body.guards(change) if not g.asserted and g not in here]
+        if any(replace(guard, holds=not guard.holds) in here for guard in own):
+            return now
+        inner = scope.choosing(name, now)
+        holds = [self._holds(guard, inner) for guard in own]
+        if any(1 not in (h or ()) for h in holds):
+            return now
+        new = self._new(change, inner)
+        return new if all(h == only(1) for h in holds) else union((now, new))
 
-    def _result(self, node: Node, scope: Scope) -> Values:
-        """The values of a call."""
-        raise NotImplementedError
+    def _new(self, change: Node, scope: Scope) -> Values:
+        sign, (left, *rest) = sign_of(change), change.named_children
+        if not rest:
+            return combine(sign[0], self.of(left, scope), only(1))
+        right = self.of(rest[-1], scope)
+        return right if sign == "=" else combine(sign[:-1], self.of(left, scope), right)
 
-    def _member(self, node: Node, scope: Scope) -> Values:
-        """The values of a member of a structure."""
-        raise NotImplementedError
-
-    def _text(self, text: str, scope: Scope) -> Values:
-        try:
-            return self.of(expression(text), scope)
-        except Unreadable:
+    def _looped(self, name: str, loop: Node, start: Values, node: Node, scope: Scope) -> Values:
+        """The values in the loop, where `node` is in its body, or behind it."""
+        changes = [c for c in self.body(scope.function).assigned[name] if within(c, loop)]
+        condition, body = loop.child_by_field_name("condition"), loop.child_by_field_name("body")
+        if not any(_needs(change, name) for change in changes):
+            return union((start, *(self._new(change, scope) for change in changes)))
+        if start is None or condition is None:
             return None
+        todo, inside, behind = list(start), set[int](), set[int]()
+        while todo and len(inside) < _ROUNDS:
+            value = todo.pop()
+            holds = truth(self.of(condition, scope.choosing(name, only(value)))) or ()
+            behind |= {value} if 0 in holds else set()
+            if 1 in holds and value not in inside:
+                inside.add(value)
+                after = only(value)
+                for change in changes:
+                    after = self._changed(name, change, after, loop, scope)
+                if after is None:
+                    return None
+                todo += after
+        if todo:
+            return None
+        if not within(node, loop):
+            return frozenset(behind)
+        in_body = body is not None and within(node, body)
+        return frozenset(inside if in_body else inside | behind)
+
+
+def _needs(change: Node, name: str) -> bool:
+    """True when the new value is made from the old one."""
+    right = change.named_children[-1]
+    return sign_of(change) != "=" or bool(re.search(rf"\b{re.escape(name)}\b", text_of(right)))

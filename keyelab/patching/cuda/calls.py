@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from keyelab.patching.cuda.bounds import Scope
-from keyelab.patching.cuda.flow import Flow
+from keyelab.patching.cuda.bounds import Bounds, Scope
 from keyelab.patching.cuda.kernels import Call, Function, Kernels
-from keyelab.patching.cuda.nodes import arguments, called, plain, within
-from keyelab.patching.cuda.ops import Ops
-from keyelab.patching.cuda.values import NEVER, Values, combine, union
-from keyelab.patching.macros import text_of
+from keyelab.patching.cuda.syntax import (
+    Unreadable,
+    arguments,
+    called,
+    expression,
+    text_of,
+)
+from keyelab.patching.cuda.values import Values, combine, only, union
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -26,7 +29,7 @@ def at(call: Call) -> Scope:
     return Scope(call.inside, call.inside.file, place=call.node)
 
 
-class Calls(Flow):
+class Calls(Bounds):
     """The values of expressions across functions.
 
     `general` are the scopes without a call in which a parameter was asked for.
@@ -34,7 +37,6 @@ class Calls(Flow):
 
     def __init__(self, kernels: Kernels) -> None:
         super().__init__(kernels)
-        self.ops = Ops(kernels)
         self.general: set[Scope] = set()
         self._callers: dict[Node, list[Scope]] = {}
         self._works: dict[tuple[object, ...], Scope] = {}
@@ -70,57 +72,34 @@ class Calls(Flow):
         key = (function, *read) if plainly else (node, scope)
         return self._works.setdefault(key, Scope(function, function.file, node, scope))
 
-    def _promised(self, values: Values, node: Node, scope: Scope) -> Values:
-        """The values that supports_op lets through, where it tells of this member of a tensor."""
-        name = re.match(r"\w+", text := plain(node))
-        if node.type != "subscript_expression" or scope.function is None or name is None:
-            return values
-        served = self.ops.limits(scope.function.name)
-        local = self.body(scope.function).local(name[0], node)
-        if not served or local is None:
-            return values
-        wanted = (plain(local.value) + text[name.end() :]).replace("dst->", "op->", 1)
-        left = NEVER
-        for guards in served:
-            one = values
-            for limits in [x for guard in guards for x in guard.limits.get(wanted, ())]:
-                one = self._limited(one, limits, Scope(None, scope.file))
-            left = union(left, one)
-        return left
+    def _name(self, name: str, node: Node, scope: Scope) -> Values:
+        """The values of a name: a macro, a variable, a parameter, an enumerator or a constant."""
+        if name in scope.chosen:
+            return scope.chosen[name]
+        macro = self.kernels.macros[scope.file].get(name)
+        if macro is not None and macro.parameters is None:
+            return self._text(macro.body, Scope(None, scope.file))
+        body, function = self.body(scope.function), scope.function
+        if (local := body.local(name, node)) is not None:
+            return self._local(name, local, node, scope)
+        if function and name in (*function.names, *function.template_names):
+            places = [place for call in self._entered(scope) for place in self._given(name, call)]
+            return union(self.of(*place) for place in places) if places else None
+        if name in self.kernels.enumerators:
+            return only(self.kernels.enumerators[name])
+        return self.of(self.kernels.constants.get(name), Scope(None, scope.file))
 
-    def _given(self, name: str, node: Node, scope: Scope) -> Values:
-        function = scope.function
-        if function is None:
-            return NEVER
-        for variable, inner, names in self.body(function).lambdas:
-            if within(node, inner) and name in names:
-                return self._of_lambda(variable, names.index(name), scope)
-        if name not in function.names and name not in function.template_names:
-            return NEVER
+    def _entered(self, scope: Scope) -> list[Scope]:
+        """The function under its call, or under each of its calls."""
         if scope.call is None:
             self.general.add(scope)
-        values, scopes = NEVER, [scope] if scope.call else self.callers(function)
-        for call in scopes:
-            given, where, more = self._argument(name, call)
-            for part in (given, *more):
-                values = union(values, self.of(part, where))
-        return values if scopes else None
+        return [scope] if scope.call else self.callers(scope.function)
 
-    def _of_lambda(self, variable: str, place: int, scope: Scope) -> Values:
-        values = NEVER
-        for call in self.kernels.calls[variable]:
-            given = arguments(call.node)
-            if call.inside is scope.function and place < len(given):
-                constant = re.search(r"integral_constant<", text_of(given[place]))
-                inner = _template(given[place]) if constant else None
-                values = union(values, self.of(inner or given[place], scope))
-        return values if values else None
-
-    def _argument(self, name: str, scope: Scope) -> tuple[Node | None, Scope, list[Node]]:
-        """What a call gives for a parameter, where to read it, and the rest of a pack."""
+    def _given(self, name: str, scope: Scope) -> list[tuple[Node | None, Scope]]:
+        """What a call gives for a parameter, or for each of a pack, and where to read it."""
         function, call, caller = scope.function, scope.call, scope.caller
         if function is None or call is None or caller is None:
-            return None, scope, []
+            return []
         if name in function.names:
             place, listed = function.names.index(name), function.parameters
             given = arguments(call) if call.type == "call_expression" else []
@@ -129,11 +108,14 @@ class Calls(Flow):
             target = called(call)[1]
             given = arguments(target) if target.type == "template_function" else []
         if place < len(given):
-            more = given[place + 1 :] if listed[place].type.startswith("variadic") else []
-            return given[place], caller, more
-        return listed[place].child_by_field_name("default_value"), scope, []
+            packed = listed[place].type.startswith("variadic")
+            return [
+                (one, caller) for one in (given[place:] if packed else given[place : place + 1])
+            ]
+        return [(listed[place].child_by_field_name("default_value"), scope)]
 
     def _result(self, node: Node, scope: Scope) -> Values:
+        """The values of a call."""
         name, given = called(node)[0], arguments(node)
         if name.lower() in ("min", "max") and len(given) == 2:
             return combine(name.lower(), *(self.of(part, scope) for part in given))
@@ -144,22 +126,15 @@ class Calls(Flow):
             read = [self.of(part, scope) for part in given]
             chosen = dict(zip(macro.parameters, read, strict=False))
             return self._text(macro.body, Scope(None, scope.file, chosen=chosen))
-        values, found = NEVER, self.returned(node, scope)
-        for result, where in found:
-            values = union(values, self.of(result, where))
-        return values if found else None
+        found = self.returned(node, scope)
+        return union(self.of(*place) for place in found) if found else None
+
+    def _text(self, text: str, scope: Scope) -> Values:
+        try:
+            return self.of(expression(text), scope)
+        except Unreadable:
+            return None
 
 
 def _fits(function: Function, call: Node) -> bool:
-    if call.type != "call_expression":
-        return True
-    given = len(arguments(call))
-    least = sum(n.child_by_field_name("default_value") is None for n in function.parameters)
-    return least <= given <= len(function.names)
-
-
-def _template(node: Node) -> Node | None:
-    """The last argument of the first template in an expression."""
-    if node.type == "template_argument_list":
-        return node.named_children[-1]
-    return next((found for c in node.named_children if (found := _template(c))), None)
+    return call.type != "call_expression" or function.takes(len(arguments(call)))

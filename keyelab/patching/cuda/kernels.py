@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keyelab.errors import UsageError
 from keyelab.files import shown
-from keyelab.patching.cuda.nodes import declared
+from keyelab.patching.cuda.interpreter import Macro
 from keyelab.patching.cuda.sources import Sources
-from keyelab.patching.macros import Macro, parse, text_of
+from keyelab.patching.cuda.syntax import captured, declared, parse, text_of
 
 if TYPE_CHECKING:
-    from tree_sitter import Node, Query
+    from tree_sitter import Node
 
 KERNELS = "ggml/src/ggml-cuda"
+HIP = ("GGML_USE_HIP", "__HIP_PLATFORM_AMD__", "__HIP__", "__clang__")
 LAUNCHERS = {"ggml_cuda_kernel_launch", "cudaLaunchCooperativeKernel", "hipLaunchKernelGGL"}
 _QUERY = """
 (function_definition) @function
@@ -37,18 +37,14 @@ _QUERY = """
 
 @dataclass(frozen=True, eq=False)
 class Function:
-    """A function with its parameters and, where it is a template, its template parameters.
+    """A function; `passes` are the compiler passes, host or device, that can call it."""
 
-    `passes` are the compiler passes, host or device, that can call it.
-    """
-
-    name: str
     file: str
     node: Node
+    name: str
     parameters: list[Node]
     template: list[Node]
     passes: frozenset[str]
-    is_kernel: bool
 
     @cached_property
     def names(self) -> list[str]:
@@ -60,20 +56,38 @@ class Function:
         """The names of its template parameters."""
         return [declared(node) for node in self.template]
 
-    @cached_property
+    @property
+    def is_kernel(self) -> bool:
+        """True when the host can launch it."""
+        return any(child.type == "__global__" for child in self.node.children)
+
+    @property
     def bound(self) -> Node | None:
         """The first argument of its __launch_bounds__."""
-        for node in _descendants(self.node, {"launch_bounds"}, {"compound_statement"}):
-            return node.named_children[0]
-        return None
+        found = [n for n in self.node.named_children if n.type == "launch_bounds"]
+        return found[0].named_children[0] if found else None
+
+    @property
+    def body(self) -> Node:
+        """Its statements."""
+        return self.node.named_children[-1]
+
+    def takes(self, given: int) -> bool:
+        """True when a call can give so many arguments."""
+        least = sum(n.child_by_field_name("default_value") is None for n in self.parameters)
+        return least <= given <= len(self.parameters)
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """A call by name, or a template whose address is taken, and the function that it stands in."""
+    """A call by name, or a template whose address is taken, and the function that it stands in.
+
+    `syntax` is what stands in <<<>>>.
+    """
 
     node: Node
     inside: Function
+    syntax: Node | None = None
 
 
 @dataclass
@@ -89,7 +103,6 @@ class Kernels:
     enumerators: dict[str, int] = field(default_factory=dict)
     fields: dict[str, list[str]] = field(default_factory=dict)
     macros: dict[str, dict[str, Macro]] = field(default_factory=dict)
-    skipped: dict[str, int] = field(default_factory=dict)
 
 
 def has_kernels(tree: Path) -> bool:
@@ -108,47 +121,38 @@ def read_kernels(tree: Path, arch: str) -> Kernels:
             f"expected a llama.cpp tree with kernels in {KERNELS}, found none in {shown(tree)}",
             "name the folder that holds ggml/ and src/",
         )
-    number = re.fullmatch(r"gfx([0-9a-f]{3,4})", arch)
-    if number is None:
-        raise UsageError(f"expected a name like gfx928, found {arch!r}", "rocminfo | grep gfx")
-    wide = number[1][:-2] in ("8", "9")
-    code = Kernels(cc=int(number[1], 16), warp=64 if wide else 32)
-    names = ("GGML_USE_HIP", "__HIP_PLATFORM_AMD__", "__HIP__", "__clang__", "__linux__")
-    family = f"__GFX{number[1][:-2]}__"
-    sources = Sources(folder, [*names, "HIP_VERSION=60300000", family, f"__{arch}__"])
-    for file in sources.files:
-        _index(code, file, parse(sources.text(file)))
-        code.macros[file] = sources.macros(file)
-        code.skipped[file] = sources.skipped[file]
+    number, lanes, named = chip(arch)
+    code = Kernels(number, lanes)
+    sources = Sources(folder, [*HIP, "__linux__", "HIP_VERSION=60300000", *named], unsure=True)
+    # a launch too many can be looked at, one too few cannot; sources before headers
+    for path in (*sorted(folder.rglob("*.cu")), *sorted(folder.rglob("*.cuh"))):
+        file = path.relative_to(folder).as_posix()
+        sources.include(file)
+        _index(code, file, parse(sources.written_out(file)))
+    code.macros = sources.macros
     return code
 
 
-def _descendants(node: Node, wanted: set[str], closed: set[str]) -> Iterator[Node]:
-    for child in node.children:
-        if child.type in wanted:
-            yield child
-        elif child.type not in closed:
-            yield from _descendants(child, wanted, closed)
+def chip(arch: str) -> tuple[int, int, list[str]]:
+    """The number of a chip such as gfx928, the lanes of its wavefront, the macros of its name."""
+    found = re.fullmatch(r"gfx([0-9]+)[0-9a-f]{2}", arch)
+    if found is None:
+        raise UsageError(f"expected a name like gfx928, found {arch!r}", "rocminfo | grep gfx")
+    lanes = 64 if found[1] in ("8", "9") else 32  # as the driver reports them
+    return int(arch[3:], 16), lanes, [f"__{arch}__", f"__GFX{found[1]}__"]
 
 
-@lru_cache(maxsize=1)
-def _query() -> Query:
-    import tree_sitter_cuda
-    from tree_sitter import Language, Query
-
-    return Query(Language(tree_sitter_cuda.language()), _QUERY)  # type: ignore[no-any-return]
+def functions_of(file: str, root: Node) -> list[Function]:
+    """The functions that a file defines."""
+    return [_function(file, node) for node in captured(root, _QUERY)["function"]]
 
 
 def _index(code: Kernels, file: str, root: Node) -> None:
-    from tree_sitter import QueryCursor
-
-    found = QueryCursor(_query()).captures(root)
-    functions: dict[int, Function] = {}
-    for node in found.get("function", []):
-        function = _function(file, node)
-        functions[node.id] = function
+    found = captured(root, _QUERY)
+    functions = {node.id: _function(file, node) for node in found["function"]}
+    for function in functions.values():
         code.functions[function.name].append(function)
-    for name in found.get("call", []):
+    for name in found["call"]:
         call = name.parent
         while call is not None and call.type in ("template_function", "qualified_identifier"):
             if call.parent is not None and call.parent.type == "return_statement":
@@ -158,20 +162,20 @@ def _index(code: Kernels, file: str, root: Node) -> None:
             code.calls[text_of(name)].append(Call(call, inside))
             if text_of(name) in LAUNCHERS:
                 code.launches.append(Call(call, inside))
-    for syntax in found.get("launch", []):
+    for syntax in found["launch"]:
         if syntax.parent is not None and (inside := _enclosing(syntax, functions)):
-            code.launches.append(Call(syntax.parent, inside))
-    for node in found.get("constant", []):
+            code.launches.append(Call(syntax.parent, inside, syntax))
+    for node in found["constant"]:
         for part in node.named_children:
             if part.type == "init_declarator" and (value := part.child_by_field_name("value")):
                 code.constants[declared(part)] = value
-    for node in found.get("enum", []):
+    for node in found["enum"]:
         last = -1
         for part in [n for n in node.named_children if n.type == "enumerator"]:
             given = part.child_by_field_name("value")
             last = int(text_of(given), 0) if given and text_of(given).isdigit() else last + 1
             code.enumerators[declared(part)] = last
-    for node in found.get("struct", []):
+    for node in found["struct"]:
         body = node.child_by_field_name("body")
         parts = body.named_children if body else []
         code.fields[declared(node)] = [
@@ -180,32 +184,17 @@ def _index(code: Kernels, file: str, root: Node) -> None:
 
 
 def _function(file: str, node: Node) -> Function:
-    declarator = node.child_by_field_name("declarator")
+    declarator, outer = node.child_by_field_name("declarator"), node.parent
     while declarator is not None and declarator.type != "function_declarator":
         declarator = next((c for c in declarator.named_children if "declarator" in c.type), None)
-    outer = node.parent
-    holder = outer.parent if outer else None
-    if holder is not None and outer is not None and outer.type == "template_declaration":
-        holder = holder.parent
-    named = declared(declarator)
-    if not named and holder is not None and holder.type == "struct_specifier":
-        named = declared(holder)  # its operator()
-    templates = outer if outer is not None and outer.type == "template_declaration" else None
-    return Function(
-        named,
-        file,
-        node,
-        _listed(declarator),
-        _listed(templates),
-        _passes(node),
-        any(c.type == "__global__" for c in node.children),
-    )
-
-
-def _passes(node: Node) -> frozenset[str]:
+    template = outer if outer is not None and outer.type == "template_declaration" else None
+    around = (template or node).parent
+    name = declared(declarator) or declared(around.parent if around else None)  # an operator()
     marks = {child.type for child in node.children}
-    device = {"device"} if marks & {"__device__", "__global__"} else set[str]()
-    return frozenset(device | ({"host"} if "__host__" in marks or not device else set[str]()))
+    passes = {"device"} if marks & {"__device__", "__global__"} else set()
+    if "__host__" in marks or not passes:
+        passes.add("host")
+    return Function(file, node, name, _listed(declarator), _listed(template), frozenset(passes))
 
 
 def _listed(node: Node | None) -> list[Node]:

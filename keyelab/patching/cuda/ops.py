@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from keyelab.patching.cuda.guards import Guard
-from keyelab.patching.macros import text_of
+from keyelab.patching.cuda.body import Guard
+from keyelab.patching.cuda.syntax import captured, text_of
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -82,7 +82,7 @@ class Ops:
 def _cases(root: Node) -> list[tuple[set[str], Node]]:
     """The cases of the switches over operations, each with all its labels."""
     found, waiting = [], set[str]()
-    for node in _labels(root):
+    for node in captured(root, "(case_statement) @case")["case"]:
         label = text_of(node.child_by_field_name("value"))
         if label.startswith(_PREFIX):
             waiting.add(label.removeprefix(_PREFIX))
@@ -90,13 +90,3 @@ def _cases(root: Node) -> list[tuple[set[str], Node]]:
             found.append((waiting, node))
             waiting = set()
     return [(labels, node) for labels, node in found if labels]
-
-
-def _labels(root: Node) -> list[Node]:
-    found = []
-    for child in root.named_children:
-        if child.type == "case_statement":
-            found.append(child)
-        elif child.named_child_count:
-            found += _labels(child)
-    return found

@@ -1,10 +1,14 @@
-"""Sets of integers: what an expression can be when not every name in it is known."""
+"""What an expression can be: symbols, operators, and sets of integers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import operator
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
-from keyelab.patching.macros import BINARY
+from keyelab.patching.cuda.syntax import Unreadable
 
 # every value | every value of an interval | nothing is known; the empty set: never computed
 Values = frozenset[int] | range | None
@@ -14,13 +18,56 @@ _MOST = 4096
 _OPPOSITE = {"<": ">=", ">": "<=", "<=": ">", ">=": "<", "==": "!=", "!=": "=="}
 
 
+@dataclass(frozen=True)
+class Symbol:
+    """A name whose value nobody needs to know, like an enumerator: it equals only itself."""
+
+    name: str
+
+    def __bool__(self) -> bool:
+        raise Unreadable(f"the value of {self.name} is not known")
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, Symbol) != isinstance(right, Symbol):
+        raise Unreadable(f"{left} compared with {right}")
+    return bool(left == right)
+
+
+def _divide(left: Any, right: Any) -> Any:
+    return left // right if isinstance(left, int) and isinstance(right, int) else left / right
+
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "==": _same,
+    "!=": lambda left, right: not _same(left, right),
+    "/": _divide,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "%": operator.mod,
+    "&": operator.and_,
+    "|": operator.or_,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+}
+
+
 def only(value: int) -> Values:
     """The set of one value."""
     return frozenset((value,))
 
 
-def union(left: Values, right: Values) -> Values:
-    """Everything that one or the other can be."""
+def union(several: Iterable[Values]) -> Values:
+    """Everything that one of several can be."""
+    return reduce(_either, several, NEVER)
+
+
+def _either(left: Values, right: Values) -> Values:
     if left is None or right is None:
         return None
     if not left or not right:

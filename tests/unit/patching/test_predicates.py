@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from keyelab.patching.macros import Symbol, Unreadable
+from keyelab.patching.cuda.syntax import Unreadable
+from keyelab.patching.cuda.values import Symbol
 from keyelab.patching.predicates import Code
 
 HEADER = """
@@ -109,8 +110,8 @@ def test_launch_bounds_follow_the_macros_of_the_device(tmp_path: Path) -> None:
 
 
 def test_a_kernel_is_without_code_only_where_the_trap_is_not_conditional(tmp_path: Path) -> None:
-    assert not code(tmp_path, device=True).function("sum").without_code
-    assert code(tmp_path, device=True, chip="__chip6__").function("sum").without_code
+    assert not code(tmp_path, device=True).without_code("sum")
+    assert code(tmp_path, device=True, chip="__chip6__").without_code("sum")
 
 
 @pytest.mark.parametrize(
