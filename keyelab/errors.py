@@ -16,14 +16,18 @@ from pathlib import Path
 
 
 class KeyelabError(Exception):
-    """An expected failure: `message` says expected, found and where; `hint` what to type next."""
+    """An expected failure: `message` says expected, found and where; `hint` what to type next.
+
+    `diagnosis` is markdown that a record shows besides: what the logs say.
+    """
 
     exit_code = 1
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", diagnosis: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.diagnosis = diagnosis
 
     def __str__(self) -> str:
         return f"{self.message}\n  next: {self.hint}" if self.hint else self.message

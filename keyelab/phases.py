@@ -102,7 +102,9 @@ class Serve(Common):
     flash_attention: Literal["auto", "on", "off"] = Field("auto", description="auto, on or off")
     cache_ram_mib: int = Field(0, description="host prompt cache, MiB; 0 turns it off")
     extra_args: list[str] = Field([], description="further llama-server arguments")
-    ready_timeout_s: float = Field(120.0, description="longest wait for /health, seconds")
+    ready_timeout_s: float = Field(
+        120.0, description="longest wait without a sign of progress, seconds"
+    )
     keep_server: bool = Field(False, description="leave the server running after a whole run")
 
 

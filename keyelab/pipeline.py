@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keyelab import params as parameters
+from keyelab import shell
 from keyelab.errors import KeyelabError, UsageError
 from keyelab.files import (
     located,
@@ -30,6 +31,9 @@ from keyelab.record import run as records
 from keyelab.record import seal
 from keyelab.record.execute import Executed, execute_phase
 from keyelab.record.run import PhaseRecord, Run
+
+if TYPE_CHECKING:
+    from keyelab.serving.state import ServerState
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "env_check": (),
@@ -91,6 +95,8 @@ def run(todo: Plan, command: list[str], say: Say) -> tuple[Path, int]:
     Raises KeyelabError before a run folder exists when earlier phases cannot be taken over.
     """
     source = _resumable(todo) if todo.before else None
+    left = _servers_of_others(todo)
+    shell.inherit_orphans()
     folder = records.new_run_folder(todo.target)
     started = time.monotonic()
     record = Run(
@@ -106,6 +112,9 @@ def run(todo: Plan, command: list[str], say: Say) -> tuple[Path, int]:
     )
     records.save(record, folder)
     say(f"run {shown(folder)}")
+    for server in left:
+        way = f"keyelab stop --port {server.port}"
+        say(f"a server of {server.run_dir} runs on port {server.port}; to end it: {way}")
     code = 1
     try:
         record.python_packages_sha256 = seal.freeze(folder)
@@ -223,19 +232,26 @@ def _take_over(todo: Plan, source: Path, folder: Path, record: Run, say: Say) ->
         say(f"{Path(taken.notebook).stem} {taken.status} (reused from {taken.reused_from})")
 
 
+def _servers_of_others(todo: Plan) -> list[ServerState]:
+    """Running servers of earlier runs, which may have been killed."""
+    serve = todo.parameters.get("serve")
+    if serve is None:
+        return []
+    from keyelab.serving.state import all_states, is_running
+
+    return [one for one in all_states(located(serve.values.workdir)) if is_running(one)]
+
+
 def _stop_server(todo: Plan, folder: Path, say: Say) -> None:
-    """End the server this run started, unless it was asked to stay; name those of other runs."""
+    """End the server that this run started, unless it was asked to stay."""
     serve = todo.parameters.get("serve")
     if serve is None or serve.values.keep_server or serve.values.dry_run:
         return
     from keyelab.serving.process import stop
-    from keyelab.serving.state import all_states, is_running
+    from keyelab.serving.state import all_states
 
     for state in all_states(located(serve.values.workdir)):
         if located(state.run_dir) != folder:
-            if is_running(state):
-                way = f"keyelab stop --port {state.port}"
-                say(f"a server of {state.run_dir} runs on port {state.port}; to end it: {way}")
             continue
         try:
             stop(state)

@@ -18,7 +18,7 @@ from pathlib import Path
 from keyelab.errors import CommandFailed, ProgramMissing
 from keyelab.files import redact, shown
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -165,6 +165,30 @@ def run(
             log=log,
         )
     return result
+
+
+def fate(pid: int, wait_s: float = 0.0) -> str:
+    """How a program stands that may be another's child: 'still runs', 'ended with …', 'is gone'.
+
+    `wait_s` is how long one that runs may take to end. Its status is there until its parent asks.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return "is gone"
+        if words[0] in "ZX":  # the state is the third field of proc(5), exit_code the 52nd
+            code = os.waitstatus_to_exitcode(int(words[49]))
+            return f"ended with {_status(code)}" if code else "has ended"  # 0 may be a refusal
+        if time.monotonic() > deadline:
+            return "still runs"
+        time.sleep(0.05)
+
+
+def inherit_orphans() -> None:
+    """Become the parent of what children leave running, so that `fate` can tell how it ended."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def own_group_and_die_with_parent() -> None:

@@ -42,7 +42,7 @@ threads: int = 0  # CPU threads; 0 is llama-server's choice
 flash_attention: str = "auto"  # auto, on or off
 cache_ram_mib: int = 0  # host prompt cache, MiB; 0 turns it off
 extra_args: list = []  # further llama-server arguments
-ready_timeout_s: float = 120.0  # longest wait for /health, seconds
+ready_timeout_s: float = 120.0  # longest wait without a sign of progress, seconds
 keep_server: bool = False  # leave the server running after a whole run
 
 # %%
@@ -96,9 +96,10 @@ step.table([vars(one) | {"running": state.is_running(one)} for one in known], co
 # `keyelab status` and `keyelab stop`. A server that already runs from the same words and files is
 # adopted; a different one on the wanted port is an error.
 #
-# Ready means that `/health` and `/props` both answer: `/health` alone is a moment early. The
-# process is watched while waiting: one that dies while loading is reported at once, with its log's
-# cause, and not after the time-out.
+# Ready means that `/health` and `/props` both answer: `/health` alone is a moment early, and
+# `/v1/models` answers while the model is still loading. The process is watched while waiting: one
+# that dies is reported at once, with its log's cause. A slow one is told from a stuck one by its
+# log, its memory and what it has read: `ready_timeout_s` counts from when one of them last grew.
 
 # %%
 server = None
@@ -116,13 +117,14 @@ if plan:
 #
 # A healthy answer proves only that something answers. The process that listens must be the one
 # that was started, its build, model file, name, slots and context as planned, pictures accepted,
-# and its start-up log free of errors: a server that ran out of memory during warm-up still says
-# that it is healthy.
+# and its log free of errors. A server that ran out of memory during warm-up still says that it is
+# healthy, and so does one whose kernels were started with more threads than they are compiled for.
 
 # %%
 if server:
     seen = attest.look(server)
     step.add_checks(attest.checks(plan, server, seen))
+    step.say(str(seen.report))
 
 # %% [markdown]
 # ## Result and next step

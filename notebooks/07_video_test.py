@@ -97,10 +97,8 @@ step.add_checks(verify.sample_checks(info, picks, frames))
 # upside-down, stretched or colour-swapped picture is easier to see here than in an answer.
 
 # %%
-picture = sheet.contact_sheet(
-    frames, step.plot("frames"), f"{source.name}: {len(frames)} of {info.frames} frames"
-)
-step.picture(picture, f"the frames as sent: {len(frames)} JPEGs of quality {p.jpeg_quality}")
+picture = sheet.contact_sheet(frames, step.plot("frames"), f"{len(frames)} of {info.frames} frames")
+step.picture(picture, f"{source.name} as sent: {len(frames)} JPEGs of quality {p.jpeg_quality}")
 
 # %% [markdown]
 # ### Ask
@@ -112,13 +110,15 @@ step.picture(picture, f"the frames as sent: {len(frames)} JPEGs of quality {p.jp
 #
 # The request's fields are the article's. Its `skip_special_tokens` is left out, because
 # llama-server does not know it and ignores it.
+#
+# When it fails, the client's words and what the server's log has to say since then are read as one
+# story: a connection that is lost without a word is mostly a server that an assertion has ended.
 
 # %%
 if not step.dry_run:
     body = question.request(frames, p, model=server.alias)
-    reply = chat.ask(
-        server.url, body, timeout_s=p.timeout_s, server_log=server.log, on_text=chat.live
-    )
+    kept = step.log("reply").with_suffix(".jsonl")
+    reply = chat.ask(server, body, timeout_s=p.timeout_s, kept=kept, on_text=chat.live)
 
 # %% [markdown]
 # ## Verify

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from keyelab import shell
-from keyelab.build import cause, result
+from keyelab.build import result
 from keyelab.build.plan import BuildPlan
+from keyelab.diagnose import diagnose
 from keyelab.errors import KeyelabError
 from keyelab.files import shown
 
@@ -39,11 +40,12 @@ def build(
         on_progress(0.0, "configuring")
         environment = {**env, **plan.environment}
         for argv in (plan.configure, plan.compile):
+            above = log.stat().st_size if log.exists() else 0
             done = shell.run(
                 argv, env=environment, log=log, on_line=tell, check=False, pass_fds=[lock]
             )
             if done.returncode != 0:
-                raise _failure(done, log)
+                raise _failure(done, log, above)
             _check_options_used(plan, done.output)
     missing = [name for name in plan.programs if not (plan.bin_dir / name).is_file()]
     if missing:
@@ -89,7 +91,7 @@ def _check_options_used(plan: BuildPlan, output: str) -> None:
     # keyelab's own LLAMA_BUILD_… switches may be unknown to an older tree; that is harmless
     asked = {*plan.params.cmake_options, *plan.source.cmake}
     wanted = {*asked, "GGML_HIP", "GGML_CUDA", "GPU_TARGETS"}
-    ignored = [name for name in cause.unused_options(output) if name in wanted]
+    ignored = [name for name in unused_options(output) if name in wanted]
     if ignored:
         raise KeyelabError(
             f"expected CMake to use every option, it ignored {', '.join(ignored)}",
@@ -98,15 +100,17 @@ def _check_options_used(plan: BuildPlan, output: str) -> None:
         )
 
 
-def _failure(done: shell.Result, log: Path) -> KeyelabError:
-    ended = f"{Path(done.argv[0]).name} ended with status {done.returncode}"
-    found = cause.first(done.output)
-    if found is None:
-        said = done.output.strip().splitlines() or ["it said nothing"]
-        return KeyelabError(f"{ended}: {said[-1]}", f"less {shown(log)}")
-    context = "\n".join(f"  | {line}" for line in found.context.splitlines())
+def unused_options(log: str) -> list[str]:
+    """Names in CMake's warning that variables were given and not used, in its order."""
+    found = re.findall(r"variables were not used by the project:\n\n((?:    .+\n)+)", log)
+    return " ".join(found).split()
+
+
+def _failure(done: shell.Result, log: Path, above: int) -> KeyelabError:
+    report = diagnose([(log, above)])
     return KeyelabError(
-        f"{ended}, first cause: {found.line}\n{context}\n"
-        f"  log: {shown(log)}, line {found.number} of this command",
-        found.remedy or f"less {shown(log)}",
+        f"{Path(done.argv[0]).name} ended with status {done.returncode}: {report.sentence}; "
+        f"log: {shown(log)}",
+        report.hint if report.cause else f"less {shown(log)}",
+        str(report),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from keyelab.errors import KeyelabError
 from keyelab.files import shown
 
 Source = Path | IO[bytes] | bytes | str
+From = tuple[Path, int]  # a file and the byte to begin at
 
 # What tells most of a failure that nobody has listed: an error with its text, an exception.
 _WORDS = ("error", "fatal", "exception", "traceback", "assert", "panic", "failed")
@@ -33,24 +35,30 @@ _TELLING = re.compile(
 _TELLING_KEPT, _TELLING_FROM = 5, 20_000  # lines kept, and looked at: a flood teaches no more
 _VALUES_KEPT, _VALUES_FROM = 5, 50
 _ABOVE, _BELOW = 2, 3  # lines of context shown
+_NOISE = re.compile(r"\[(?:New LWP|Thread debugging)")  # of the debugger that an abort calls
 _NUMBER = re.compile(r"\d+")
+_ENDED = "# exit status"  # written by shell.run
 
 
-def diagnose(sources: Iterable[Source] | Source, phase: str | None = None) -> Report:
+def diagnose(sources: Iterable[Source | From] | Source, phase: str | None = None) -> Report:
     """What went wrong in logs: files, open binary streams, or text itself (str, bytes).
 
     Sources are taken as one story in their order: a cause found in the first explains what follows
-    in the second. `phase` leaves only the entries of one phase of the catalogue. Raises
+    in the second. A file in a list may stand with the byte to begin at, its lines are numbered from
+    the file's start. `phase` leaves only the entries of one phase of the catalogue. Raises
     KeyelabError when a file cannot be read.
     """
     if isinstance(sources, (Path, bytes, str)) or hasattr(sources, "read"):
         sources = [sources]  # type: ignore[list-item]
     reader = _Reader(phase)
-    for source in sources:
+    for given in sources:
+        start = given[1] if isinstance(given, tuple) else 0
+        source = given[0] if isinstance(given, tuple) else given
         if isinstance(source, Path):
             try:
                 with source.open("rb") as stream:
-                    reader.read(stream, shown(source))
+                    above = stream.read(start).count(b"\n") if start else 0
+                    reader.read(stream, shown(source), above)
             except OSError as error:
                 raise KeyelabError(
                     f"expected a log at {shown(source)}, found: {error.strerror}",
@@ -84,6 +92,13 @@ def _scan() -> Scan:
     return Scan(_entries_of(), catalogue().common)
 
 
+def _with_reason(text: str, below: list[str]) -> str:
+    if not text.startswith("CMake Error"):
+        return text
+    reason = itertools.takewhile(lambda line: line.startswith("  ") or not line, below[:8])
+    return " ".join([text, *" ".join(reason).split()])
+
+
 def _tells(text: str) -> bool:
     return bool(_TELLING.search(text)) and not any(
         harmless in text for harmless in catalogue().harmless
@@ -100,17 +115,17 @@ class _Reader:
     lines: int = 0
     sources: list[str] = field(default_factory=list)
 
-    def read(self, stream: IO[bytes], name: str) -> None:
+    def read(self, stream: IO[bytes], name: str, above: int = 0) -> None:
         scan = copy.copy(_scan())  # its count of lines is of one log
         same = sum(source.split(" (")[0] == name for source in self.sources)
         name = f"{name} ({same + 1})" if same else name
         self.sources.append(name)
-        for place in scan.places(stream):
+        for place in scan.places(stream, above):
             self._take(place, name)
-        end = [text for raw in scan.tail.splitlines() if (text := clean(raw).strip())]
-        if end:
+        end = [clean(raw).strip() for raw in scan.tail.splitlines()]
+        if end := [text for text in end if text and not text.startswith(_ENDED)]:
             self.last = [Line(name, 0, text) for text in end[-3:]]
-        self.lines += scan.lines
+        self.lines += scan.lines - above
 
     def report(self) -> Report:
         causes, echoes = ranked(list(self.findings.values()))
@@ -141,9 +156,10 @@ class _Reader:
     def _note(self, entry: Entry, match: re.Match[str], text: str, place: Place, name: str) -> None:
         found = self.findings.get(entry.id)
         if found is None:
-            below = [clean(raw) for raw in place.below]
+            below = [line for line in map(clean, place.below) if not _NOISE.match(line)]
             above = [clean(raw) for raw in place.above[-_ABOVE:]]
-            found = Finding(entry, Line(name, place.number, text), above, below[:_BELOW])
+            first = Line(name, place.number, _with_reason(text, below))
+            found = Finding(entry, first, above, below[:_BELOW])
             self.findings[entry.id] = found
             around = "\n".join([text, *below])
             for pattern in entry.value_patterns:

@@ -42,8 +42,16 @@ class Report:
     @property
     def line(self) -> Line | None:
         """The one line to quote: the first cause's, else the most telling, else the last."""
-        lines = [self.cause.line] if self.cause else [*self.unlisted(), *self.last[-1:]]
-        return next(iter(lines), None)
+        unlisted = [*self.telling, *self.unlisted(), *self.last[-1:]]
+        return self.cause.line if self.cause else next(iter(unlisted), None)
+
+    @property
+    def sentence(self) -> str:
+        """The first cause with its line, else the line to quote."""
+        if self.line is None:
+            return "its log is empty"
+        text = quoted(self.line.text.strip())
+        return f"{self.cause.title} ({self.line}: {text})" if self.cause else text
 
     @property
     def hint(self) -> str:

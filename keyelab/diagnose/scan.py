@@ -69,9 +69,12 @@ class Scan:
         self.lines = 0
         self.tail = b""
 
-    def places(self, stream: IO[bytes]) -> Iterator[Place]:
-        """Candidate lines in order; afterwards `lines` is their count, `tail` the log's end."""
-        buffer, start, number = b"", 0, 1
+    def places(self, stream: IO[bytes], above: int = 0) -> Iterator[Place]:
+        """Candidate lines in order, `above` lines are already read.
+
+        Afterwards `lines` is the number of the last one, `tail` the log's end.
+        """
+        buffer, start, number = b"", 0, above + 1
         while True:
             block = stream.read(BLOCK)
             buffer += block

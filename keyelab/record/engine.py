@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, NotebookExecutionManager
 from papermill.iorw import papermill_io
 
-from keyelab.files import redact, write_text
+from keyelab.files import located, redact, write_text
+from keyelab.record.failure import Logs
 from keyelab.record.nb import INJECTED
 
 INTERRUPTED = 130
@@ -32,6 +34,10 @@ BANNER_TAG = "papermill-error-cell-tag"  # papermill drops cells with this tag f
 
 class HonestClient(PapermillNotebookClient):  # type: ignore[misc]
     """Marks the cell that was running as failed, whatever stopped it."""
+
+    def __init__(self, nb_man: NotebookExecutionManager, logs: Logs | None, **traits: Any) -> None:
+        super().__init__(nb_man, **traits)
+        self._logs = logs
 
     def papermill_execute_cells(self) -> None:
         """Execute the cells; the first one that does not complete ends the run."""
@@ -44,15 +50,22 @@ class HonestClient(PapermillNotebookClient):  # type: ignore[misc]
                 self._outcome("failed", "error", index)
                 break
             except BaseException as error:
-                self.nb_man.cell_exception(cell, cell_index=index, exception=error)
-                outcome, reason = _why(error)
-                self._outcome(outcome, reason, index)
-                self._banner(cell, index, outcome, reason)
+                self.stopped(index, error)
                 raise
             finally:
                 self.nb_man.cell_complete(cell, cell_index=index)
         else:
             self._outcome("completed", "", None)
+
+    def stopped(self, index: int, error: BaseException) -> None:
+        """Record what stopped the run at a cell, unless that was done."""
+        if self.nb.metadata.papermill["exception"]:
+            return
+        cell = self.nb.cells[index]
+        self.nb_man.cell_exception(cell, cell_index=index, exception=error)
+        outcome, reason = _why(error)
+        self._outcome(outcome, reason, index)
+        self._banner(cell, index, outcome, reason)
 
     def set_widgets_metadata(self) -> None:
         """Records hold no widget state: code forges and offline HTML cannot draw it."""
@@ -69,9 +82,10 @@ class HonestClient(PapermillNotebookClient):  # type: ignore[misc]
             "interrupted": "the run was interrupted",
         }.get(reason, f"the run was stopped by {reason}")
         first = (cell.source.splitlines() or [""])[0]
+        known = self._logs.diagnosis() if self._logs else ""
         banner = nbformat.v4.new_markdown_cell(
             f"**{outcome}: {said} in cell {index + 1}, `{first[:80]}`.** "
-            "Cells after it did not run."
+            f"Cells after it did not run.\n\n{known}".rstrip()
         )
         banner.metadata["tags"] = [BANNER_TAG]
         banner.metadata["papermill"] = dict(cell.metadata["papermill"], status="completed")
@@ -81,6 +95,12 @@ class HonestClient(PapermillNotebookClient):  # type: ignore[misc]
 
 class KeyelabEngine(NBClientEngine):  # type: ignore[misc]
     """`papermill … --engine keyelab`, and what `keyelab run` uses."""
+
+    @classmethod
+    def execute_notebook(cls, nb: Any, kernel_name: str, *words: Any, **named: Any) -> Any:
+        """Run the notebook, or stop before an output is written that looks like a run."""
+        _require_kernel(kernel_name)
+        return super().execute_notebook(nb, kernel_name, *words, **named)
 
     @classmethod
     def execute_managed_notebook(
@@ -98,9 +118,11 @@ class KeyelabEngine(NBClientEngine):  # type: ignore[misc]
         """Run the notebook; raises what stopped it, SystemExit(130) for an interruption."""
         _write_atomically()
         given = nb_man.nb.metadata.get("papermill", {}).get("parameters", {})
-        kwargs.pop("input_path", None)
+        stem = Path(kwargs.pop("input_path", None) or "").stem
+        folder = located(given["run_dir"]) / "logs" if given.get("run_dir") else None
         client = HonestClient(
             nb_man,
+            Logs(folder, stem) if folder else None,
             kernel_name=kernel_name,
             log_output=log_output,
             stdout_file=stdout_file,
@@ -113,8 +135,23 @@ class KeyelabEngine(NBClientEngine):  # type: ignore[misc]
         with _injected(list(given)), _sigterm_interrupts():
             try:
                 return client.execute(env=dict(os.environ), stderr=kernel_stderr)
-            except KeyboardInterrupt:
-                raise SystemExit(INTERRUPTED) from None
+            except BaseException as error:
+                client.stopped(0, error)  # a kernel that did not start has run no cell
+                if isinstance(error, KeyboardInterrupt):
+                    raise SystemExit(INTERRUPTED) from None
+                raise
+
+
+def _require_kernel(name: str) -> None:
+    """Raise SystemExit in two lines, where jupyter_client would log its trace of forty."""
+    try:
+        KernelSpecManager().get_kernel_spec(name)
+    except NoSuchKernel:
+        found = ", ".join(sorted(KernelSpecManager().find_kernel_specs())) or "none"
+        raise SystemExit(
+            f"expected the kernel {name} that the notebook or -k names, found {found}\n"
+            "  next: papermill … -k python3, or where there is none: pip install ipykernel"
+        ) from None
 
 
 def _why(error: BaseException) -> tuple[str, str]:

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,7 +23,7 @@ from keyelab.checks import Check
 from keyelab.errors import KeyelabError, NeedsPhase, UsageError
 from keyelab.facts import Facts, read_facts
 from keyelab.files import located, redact, redacted, shown, write_json, write_text
-from keyelab.record import cards, display
+from keyelab.record import cards, display, failure
 from keyelab.record.progress import Progress
 from keyelab.record.run import stem
 
@@ -53,6 +51,7 @@ class Step:
         self.workdir = located(self.params.workdir)
         (self.run_dir / "facts" / f"{self.phase}.json").unlink(missing_ok=True)
         self.log().parent.mkdir(parents=True, exist_ok=True)
+        self.logs = failure.Logs(self.log().parent, self.stem)
 
     @property
     def dry_run(self) -> bool:
@@ -169,7 +168,7 @@ class Step:
             raise KeyelabError(
                 f"{self.phase}: {len(failed)} of {len(self.checks)} checks failed: "
                 + "; ".join(f"{i.name}: expected {i.expected}, found {i.found}" for i in failed),
-                failed[0].remedy,
+                failed[0].remedy.replace("`", ""),
             )
 
     def _show_logs(self) -> None:
@@ -184,9 +183,10 @@ def begin(phase: str, namespace: dict[str, Any]) -> Step:
 
     Values that were not given explicitly come from params/<target>/. Raises UsageError.
     """
-    _short_errors(phase)
+    failure.shorten()
     resolved = _resolved(phase, namespace)
     step = Step(phase, resolved)
+    failure.shorten(lambda: step.logs.diagnosis())
     display.markdown(redact(cards.identity(step.stem, resolved, shown(step.run_dir))))
     if _in_jupyterlab():
         from keyelab.record.panel import show_panel
@@ -220,23 +220,3 @@ def _resolved(phase: str, namespace: dict[str, Any]) -> parameters.Resolved[Any]
 
 def _in_jupyterlab() -> bool:
     return "JPY_SESSION_NAME" in os.environ and INJECTED not in os.environ
-
-
-def _short_errors(phase: str) -> None:
-    """Expected failures print one sentence and a hint; the traceback goes to the log."""
-    try:
-        from IPython.core.getipython import get_ipython
-    except ImportError:  # a plain interpreter shows errors as it always does
-        return
-    shell_ = get_ipython()
-    if shell_ is None:
-        return
-
-    def brief(self: Any, kind: Any, value: Any, trace: Any, tb_offset: Any = None) -> list[str]:
-        text = "".join(traceback.format_exception(kind, value, trace))
-        lines = [f"{kind.__name__}: {redact(str(value))}"]
-        print(redact(text), file=sys.__stderr__)
-        self._showtraceback(kind, value, lines)
-        return lines
-
-    shell_.set_custom_exc((KeyelabError,), brief)

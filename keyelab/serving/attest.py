@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from keyelab.checks import Check, check
+from keyelab.diagnose import Report
+from keyelab.diagnose.finding import quoted
 from keyelab.facts import ServeFacts
 from keyelab.files import shown
-from keyelab.serving import cause, port, probe, ready
+from keyelab.serving import port, probe, ready
 from keyelab.serving.command import ServerPlan
 from keyelab.serving.state import ServerState
 
@@ -24,7 +26,7 @@ class Seen:
     props: dict[str, Any]
     model_names: str | None
     listener: int | None
-    errors: list[str]
+    report: Report
 
 
 def look(state: ServerState) -> Seen:
@@ -34,17 +36,16 @@ def look(state: ServerState) -> Seen:
         props=probe.get(state.url, "/props") or {},
         model_names=" ".join(entry["id"] for entry in models["data"]) if models else None,
         listener=port.listener(state.port),
-        errors=cause.errors(ready.log_text(state)),
+        report=ready.read_log(state),
     )
 
 
 def checks(plan: ServerPlan, state: ServerState, seen: Seen) -> list[Check]:
-    """Verdicts: process, build, files, name, slots, context, start-up log, exposure."""
+    """Verdicts: process, build, files, name, slots, context, log, exposure."""
     props = seen.props
     model, vision = props.get("model_path"), (props.get("modalities") or {}).get("vision")
     context = context_tokens(props)
     asked = plan.params.context_tokens // max(plan.params.parallel, 1)
-    grave = cause.grave(seen.errors)
     keyed = "--api-key-file" in plan.options or bool(os.environ.get(probe.KEY_VARIABLE))
     return [
         _same("listening process", seen.listener, state.pid),
@@ -61,16 +62,7 @@ def checks(plan: ServerPlan, state: ServerState, seen: Seen) -> list[Check]:
             remedy="lower serve.context_tokens or serve.parallel to what fits in memory",
             warn=True,
         ),
-        check(
-            "start-up log",
-            not seen.errors,
-            expected="no error line",
-            found=(grave or seen.errors or ["none"])[0],
-            remedy="lower serve.context_tokens, or --no-mmproj-offload in serve.extra_args"
-            if grave
-            else f"read its log: less {state.log}",
-            warn=not grave,
-        ),
+        _log_check(seen.report, state.log),
         check(
             "exposure",
             plan.params.host in _LOOPBACK or keyed,
@@ -103,6 +95,21 @@ def facts(plan: ServerPlan, state: ServerState, seen: Seen) -> ServeFacts:
 def context_tokens(props: dict[str, Any]) -> int | None:
     """Context of one slot in tokens, from /props."""
     return (props.get("default_generation_settings") or {}).get("n_ctx")
+
+
+def _log_check(report: Report, log: str) -> Check:
+    # a request that failed is that request's affair; another error spoils every answer
+    known = [found for found in report.causes if found.entry.phase != "request"]
+    said = [f"{found.title} ({found.line})" for found in known]
+    said += [quoted(line.text) for line in report.unlisted()]
+    return check(
+        "server log",
+        not said,
+        expected="no error line",
+        found=(said or ["none"])[0],
+        remedy=known[0].remedy[0].removeprefix("$ ") if known else f"read it: less {log}",
+        warn=not known or known[0].entry.severity != "error",
+    )
 
 
 def _same(name: str, found: object, expected: object) -> Check:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from keyelab.errors import KeyelabError
 from keyelab.files import shown
 from keyelab.serving import port, process, ready, state
 from keyelab.serving.command import ServerPlan
+from keyelab.serving.probe import KeyRefused
 from keyelab.serving.ready import OnProgress
 from keyelab.serving.state import ServerState
 
@@ -33,8 +35,8 @@ def ensure(
 ) -> ServerState:
     """Adopt the server of this workdir that was started from the same things, or start one.
 
-    A new server that does not become ready is stopped again. Raises KeyelabError: port taken,
-    died while loading, not ready in time.
+    A new server that does not become ready is stopped again, unless it is up and only the API key
+    is wrong. Raises KeyelabError: port taken, died while loading, not ready in time.
     """
     folder = place.workdir / "servers"
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,13 +46,26 @@ def ensure(
         server = found or _launch(plan, env, place)
     try:
         waited = ready.wait(server, timeout_s, on_progress)
-    except BaseException:
+    except KeyRefused:
+        raise
+    except BaseException as error:
         if found is None:
-            process.stop(server)
+            _give_up(server, error)
         raise
     if server.ready_s is None:
         server = state.write(server.model_copy(update={"ready_s": round(waited, 3)}))
     return server
+
+
+def _give_up(server: ServerState, error: BaseException) -> None:
+    """Stop a server that did not become ready; one that cannot be stopped is named besides."""
+    try:
+        process.stop(server)
+    except KeyelabError as left:
+        why = error.message if isinstance(error, KeyelabError) else type(error).__name__
+        raise KeyelabError(
+            f"{why}; and {left.message}", left.hint, getattr(error, "diagnosis", "")
+        ) from error
 
 
 def _adoptable(plan: ServerPlan, workdir: Path) -> ServerState | None:

@@ -7,6 +7,11 @@ from typing import Any
 
 from keyelab.errors import KeyelabError
 
+
+class KeyRefused(KeyelabError):
+    """A server is up and wants another API key."""
+
+
 KEY_VARIABLE = "LLAMA_API_KEY"  # llama-server reads its key from here as well
 
 
@@ -14,7 +19,7 @@ def get(url: str, path: str, timeout_s: float = 5.0) -> dict[str, Any] | None:
     """The JSON object of a 200 answer to GET; None for every other answer, or none in time.
 
     The proxy variables of the environment are not used: they would send loopback calls away.
-    Raises KeyelabError when the API key is refused.
+    Raises KeyRefused for 401.
     """
     import requests
 
@@ -28,8 +33,8 @@ def get(url: str, path: str, timeout_s: float = 5.0) -> dict[str, Any] | None:
         except requests.RequestException:
             return None
     if response.status_code == 401:
-        raise KeyelabError(
-            f"the server at {url} refuses the API key (401 for {path})",
+        raise KeyRefused(
+            f"the server at {url} is up and refuses the API key (401 for {path})",
             f"export {KEY_VARIABLE} with its key and run the phase again",
         )
     return content if response.status_code == 200 and isinstance(content, dict) else None

@@ -7,14 +7,17 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import requests
 
 from keyelab.errors import KeyelabError
+from keyelab.facts import ServeFacts
+from keyelab.video import refusal
 
 _CONNECT_S = 10.0
-_KEY_VARIABLE = "LLAMA_API_KEY"  # llama-server reads its key from here as well
+_LOADING_S = 120.0
 
 
 @dataclass
@@ -39,58 +42,101 @@ def live(text: str) -> None:
 
 
 def ask(
-    url: str,
+    server: ServeFacts,
     body: dict[str, Any],
     *,
     timeout_s: float,
-    server_log: str,
+    kept: Path,
     on_text: Callable[[str], None] = lambda text: None,
 ) -> Reply:
     """Send a question and return the whole reply; `on_text` hears each piece as it comes.
 
-    An answer without text is a Reply too: `verify.answer_checks` judges it. Leaving this function
-    closes the connection, which cancels the task in the server.
+    What the server sends is kept as it came, one JSON a line. An answer without text is a Reply
+    too: `verify.answer_checks` judges it. Leaving this function closes the connection, which
+    cancels the task in the server. A question is asked again only while the server says that it
+    still loads.
 
-    Raises KeyelabError: not reachable, refused (context exceeded, key, size, loading), an error in
-    a 200 body, connection lost, or `timeout_s` passed (looked at whenever the server says
-    something, and after `timeout_s` of silence).
+    Raises KeyelabError, with what the server's log says of it: not reachable, refused (context
+    exceeded, key, size, loading), an error in a 200 body, connection lost, or `timeout_s` passed
+    (looked at whenever the server says something, and after `timeout_s` of silence).
     """
+    above = refusal.log_size(server)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with kept.open("w", encoding="utf-8") as sink:
+            return _whole(server, body, timeout_s, sink, on_text)
+    except KeyelabError as error:
+        raise refusal.explained(error, server, above) from None
+
+
+def _whole(
+    server: ServeFacts,
+    body: dict[str, Any],
+    timeout_s: float,
+    sink: IO[str],
+    on_text: Callable[[str], None],
+) -> Reply:
     started = time.monotonic()
     reply = Reply()
     try:
         with requests.Session() as session:
             session.trust_env = False  # a proxy of the environment has no business on this machine
-            if key := os.environ.get(_KEY_VARIABLE):
+            if key := os.environ.get(refusal.KEY_VARIABLE):
                 session.headers["Authorization"] = f"Bearer {key}"
-            with session.post(
-                f"{url}/v1/chat/completions",
-                json=body,
-                stream=True,
-                timeout=(_CONNECT_S, timeout_s),
-            ) as response:
+            with _posted(session, server.url, body, timeout_s) as response:
                 for event in _events(response, body):
+                    sink.write(json.dumps(event, ensure_ascii=False) + "\n" if event else "")
                     reply.total_s = time.monotonic() - started
                     if reply.total_s > timeout_s:
                         raise requests.exceptions.Timeout
                     _take(event, reply, on_text)
     except requests.exceptions.RequestException as error:
-        raise _lost(url, error, timeout_s, reply, server_log) from None
+        said = len(reply.answer + reply.reasoning)
+        raise refusal.lost(server, error, timeout_s, said) from None
     if reply.finish_reason is None:
-        raise _lost(url, None, timeout_s, reply, server_log)
+        raise refusal.lost(server, None, timeout_s, len(reply.answer + reply.reasoning))
     on_text("\n")
     return reply
 
 
+def _posted(
+    session: requests.Session, url: str, body: dict[str, Any], timeout_s: float
+) -> requests.Response:
+    """The answer to the question, its body not read yet; asked again while the model loads."""
+    deadline = time.monotonic() + min(timeout_s, _LOADING_S)
+    while True:
+        response = session.post(
+            f"{url}/v1/chat/completions", json=body, stream=True, timeout=(_CONNECT_S, timeout_s)
+        )
+        if time.monotonic() > deadline or not refusal.is_loading(response):
+            return response
+        response.close()
+        time.sleep(0.5)
+
+
 def _events(response: requests.Response, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The JSON of each event of the stream, {} for a ping; raises for an error of the server."""
-    if not response.ok or "json" in response.headers.get("Content-Type", ""):
-        raise _refused(response.status_code, response.text, body)
+    if response.ok and "json" in response.headers.get("Content-Type", ""):
+        yield _unstreamed(response, body)
+        return
+    if not response.ok:
+        raise refusal.refused(response.status_code, response.text, body)
     for line in response.iter_lines(chunk_size=None):
         kind, _, value = line.partition(b": ")
         event = json.loads(value) if value.startswith(b"{") else {}
         if kind == b"error" or event.get("error"):
-            raise _refused(response.status_code, value.decode(), body)
+            raise refusal.refused(response.status_code, value.decode(), body)
         yield event
+
+
+def _unstreamed(response: requests.Response, body: dict[str, Any]) -> dict[str, Any]:
+    """A whole answer in the form of one event; many a proxy does not stream."""
+    try:
+        content = response.json()
+        whole = [{**choice, "delta": choice["message"]} for choice in content["choices"]]
+    except (ValueError, LookupError, TypeError):
+        raise refusal.refused(response.status_code, response.text, body) from None
+    return {**content, "choices": whole}
 
 
 def _take(event: dict[str, Any], reply: Reply, on_text: Callable[[str], None]) -> None:
@@ -98,8 +144,9 @@ def _take(event: dict[str, Any], reply: Reply, on_text: Callable[[str], None]) -
     reply.timings = event.get("timings") or reply.timings
     for choice in event.get("choices", []):
         reply.finish_reason = choice.get("finish_reason") or reply.finish_reason
-        reasoning = choice["delta"].get("reasoning_content") or ""
-        answer = choice["delta"].get("content") or ""
+        delta = choice.get("delta") or {}
+        reasoning = delta.get("reasoning_content") or ""
+        answer = delta.get("content") or ""
         if reply.ttft_s is None and (reasoning or answer):
             reply.ttft_s = reply.total_s
         if reasoning and not reply.reasoning:
@@ -109,52 +156,3 @@ def _take(event: dict[str, Any], reply: Reply, on_text: Callable[[str], None]) -
         on_text(reasoning + answer)
         reply.reasoning += reasoning
         reply.answer += answer
-
-
-def _refused(status: int, text: str, body: dict[str, Any]) -> KeyelabError:
-    """The server answered with an error, in its status or in a 200 body."""
-    try:
-        content = json.loads(text)
-        error = content.get("error", content)
-        message = error["message"]
-    except (ValueError, LookupError, TypeError, AttributeError):
-        error, message = {}, text
-    needed, context = error.get("n_prompt_tokens"), error.get("n_ctx")
-    if needed and context:
-        return KeyelabError(
-            f"the prompt has {needed} tokens and the context of a slot {context}",
-            "lower video_test.max_frames or frame_size_px, or give each slot "
-            f"{needed + body['max_tokens']} tokens (prompt and answer): serve.context_tokens",
-        )
-    hints = {
-        401: f"export {_KEY_VARIABLE}=… as it was for 06_serve",
-        413: "lower video_test.max_frames, frame_size_px or jpeg_quality",
-        503: "wait until the server has loaded its model: keyelab status",
-    }
-    return KeyelabError(
-        f"expected an answer, found HTTP {status}: {' '.join(str(message).split())[:300]}",
-        hints.get(status, "read the server's log: the last lines name the cause"),
-    )
-
-
-def _lost(
-    url: str, error: Exception | None, timeout_s: float, reply: Reply, server_log: str
-) -> KeyelabError:
-    """No connection, or one that ended before the answer did."""
-    said = len(reply.answer + reply.reasoning)
-    so_far = f"after {said} characters of it" if said else "before its first word"
-    if "refused" in str(error) or isinstance(error, requests.exceptions.ConnectTimeout):
-        return KeyelabError(
-            f"expected the server of 06_serve at {url}, nothing listens there",
-            "start it: keyelab run --from serve, or its notebook",
-        )
-    if isinstance(error, requests.exceptions.Timeout) or "timed out" in str(error):
-        return KeyelabError(
-            f"expected the answer within {timeout_s:g} s, stopped waiting {so_far}",
-            "raise video_test.timeout_s, or lower max_frames or max_tokens",
-        )
-    return KeyelabError(
-        f"the connection was lost {so_far}: the server died or was stopped",
-        f"read why: tail -n 40 {server_log}; "
-        "a GGML_ASSERT on n_ubatch wants a larger --ubatch-size or smaller frames",
-    )

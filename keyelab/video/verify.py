@@ -55,7 +55,9 @@ def sample_checks(info: VideoInfo, picks: Sequence[Pick], frames: Sequence[Frame
 def answer_checks(reply: Reply, *, expect: str, max_tokens: int) -> list[Check]:
     """Whether there is a whole answer with the expected words in it."""
     answer = " ".join(reply.answer.split())
-    thought = "only reasoning" if reply.reasoning.strip() else "no text at all"
+    thought = "no text at all"
+    if length := len(reply.reasoning.strip()):
+        thought = f"no final answer, {length} characters of reasoning only"
     checks = [
         check(
             "answer",

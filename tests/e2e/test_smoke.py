@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +14,8 @@ from typing import Any
 import psutil
 import pytest
 from homes import latest, make_home, run_keyelab
+
+from keyelab.serving.state import all_states, is_running
 
 pytestmark = pytest.mark.source
 
@@ -62,6 +65,49 @@ def test_a_dry_run_does_nothing(home: Path) -> None:
     assert sorted((home / "work" / "builds").iterdir()) == before
 
 
+def start(home: Path, *words: str, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "from keyelab.cli import main; main()", *words],
+        env={**os.environ, "KEYELAB_HOME": str(home), **env},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_cancelled_run_ends_its_server_or_the_next_one_names_it(
+    home: Path, number: signal.Signals
+) -> None:
+    process = start(home, "run", "--target", "smoke", "--set", "serve.port=0")
+    assert process.stdout is not None
+    folder = home / process.stdout.readline().split()[1]
+    for line in process.stdout:
+        if line.startswith("07_video_test ..."):
+            break
+    states = all_states(home / "work")
+    (server,) = [one for one in states if Path(one.run_dir).name == folder.name]
+    process.send_signal(number)
+    rest = process.stdout.read()
+    process.stdout.close()
+    run = json.loads((folder / "run.json").read_text())
+    assert {phase["status"] for phase in run["phases"][:6]} <= {"passed", "warned"}
+    if number == signal.SIGTERM:
+        assert process.wait(60) == 130, rest
+        assert f"stopped the server on port {server.port}" in rest
+        assert run["status"] == "interrupted"
+        assert not is_running(server)
+        return
+    assert process.wait(60) == -signal.SIGKILL
+    assert run["status"] == "running", "a killed run is never a passed one"
+    assert is_running(server)
+    try:
+        again = run_keyelab(home, "run", "--target", "smoke", "--to", "serve", "--dry-run")
+        assert f"runs on port {server.port}; to end it: keyelab stop" in again.stdout
+    finally:
+        stopped = run_keyelab(home, "stop", "--port", str(server.port))
+    assert "stopped the server" in stopped.stdout
+    assert not is_running(server)
+
+
 @pytest.mark.parametrize(
     ("phase", "pause", "setting"),
     [
@@ -75,11 +121,7 @@ def test_a_killed_kernel_exits_138_and_from_resumes(
     words = ["run", "--target", "smoke", "--set", setting]
     if phase == "build":
         words += ["--set", "build.reuse=false"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from keyelab.cli import main; main()", *words],
-        env={**os.environ, "KEYELAB_HOME": str(home), pause: "30"},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+    process = start(home, *words, **{pause: "30"})
     assert process.stdout is not None
     sign = {"build": "1 of ", "serve": "06_serve load"}[phase]
     for line in process.stdout:

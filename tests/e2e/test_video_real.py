@@ -18,6 +18,7 @@ import pytest
 import requests
 
 from keyelab.errors import KeyelabError
+from keyelab.facts import ServeFacts
 from keyelab.params import VideoTest
 from keyelab.perf.reader import read_log
 from keyelab.perf.verify import find_task
@@ -88,7 +89,12 @@ def ask(server: tuple[str, Path]) -> Callable[..., chat.Reply]:
     def put(frames: list[Frame], label: str = "Frame {number}:", **over: Any) -> chat.Reply:
         params = VideoTest(frame_text=label, **{"max_tokens": 64, **over})
         body = question.request(frames, params, model="")
-        return chat.ask(server[0], body, timeout_s=60, server_log=str(server[1]))
+        facts = ServeFacts(
+            url=server[0], pid=0, state_file="", log=str(server[1]), alias="", build_info="",
+            model_path="", context_tokens=None, slots=None, ready_s=0.0, command="",
+        )  # fmt: skip
+        kept = server[1].with_name("reply.jsonl")
+        return chat.ask(facts, body, timeout_s=60, kept=kept)
 
     return put
 

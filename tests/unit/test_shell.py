@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,22 @@ def test_output_is_streamed_returned_and_logged_with_its_command(tmp_path: Path)
     text = log.read_text()
     assert "print('\"'\"'a'\"'\"')" in text or "print(" in text
     assert text.endswith("a\nb\n# exit status 0\n")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("kill -ABRT $$", "ended with signal SIGABRT"),
+        ("exit 3", "ended with exit status 3"),
+        ("exit 0", "has ended"),
+    ],
+)
+def test_the_fate_of_a_program_is_known_until_its_parent_asks(code: str, said: str) -> None:
+    child = subprocess.Popen(["sh", "-c", f"sleep 0.2; {code}"])
+    assert shell.fate(child.pid) == "still runs"
+    assert shell.fate(child.pid, wait_s=10) == said
+    child.wait()
+    assert shell.fate(child.pid) == "is gone"
 
 
 def test_a_missing_program_is_named_before_anything_runs() -> None:

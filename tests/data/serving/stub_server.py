@@ -2,7 +2,8 @@
 
 Faults come as JSON in STUB: health_503, props_503 (so many 503 answers first), status (for
 everything but /health), exit (ends with it while loading), log (printed first), deaf (ignores
-SIGINT and SIGTERM), silent (never listens), linger_s (port stays open).
+SIGINT and SIGTERM), silent_s (does not listen for so long), chatty (and logs meanwhile), spins (and
+keeps a core busy), linger_s (port stays open).
 """
 
 import argparse
@@ -25,6 +26,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", default="")
     options, _ = parser.parse_known_args()
     print(FAULTS.get("log", "0.00.001.000 I srv  load_model: loading model"), flush=True)
+    started = time.monotonic()
     if "exit" in FAULTS:
         sys.exit(FAULTS["exit"])
     if FAULTS.get("deaf"):
@@ -33,8 +35,11 @@ def main() -> None:
     else:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
-    while FAULTS.get("silent"):
-        time.sleep(0.1)
+    while time.monotonic() < started + FAULTS.get("silent_s", 0):
+        if FAULTS.get("chatty"):
+            print("0.00.001.000 I load_tensors: ...", flush=True)
+        if not FAULTS.get("spins"):
+            time.sleep(0.1)
     Handler.options = options
     Handler.left = {"/health": FAULTS.get("health_503", 0), "/props": FAULTS.get("props_503", 0)}
     ThreadingHTTPServer((options.host, int(options.port)), Handler).serve_forever()

@@ -63,18 +63,37 @@ def test_compile_error_is_shown_with_its_line_and_context(make_plan: Any, tmp_pa
     plan = make_plan(cmake_options={"TINY_BROKEN": "ON"})
     with pytest.raises(KeyelabError, match="ninja ended with status 1") as error:
         build(plan, tmp_path / "build.log")
+    assert "\n" not in error.value.message
     assert "undeclared_name" in error.value.message
     assert "broken.cpp" in error.value.message
-    assert "  | " in error.value.message
-    assert "build.log" in error.value.hint
+    assert error.value.hint.endswith("build.log")
+    assert "The cause is not known" in error.value.diagnosis
 
 
 def test_failed_configure_tells_the_cause(make_plan: Any, tmp_path: Path) -> None:
     plan = make_plan(cmake_options={"TINY_FATAL": "ON"})
-    with pytest.raises(KeyelabError, match="At least ROCM/HIP") as error:
-        build(plan, tmp_path / "build.log")
-    assert "cmake ended with status 1" in error.value.message
-    assert "recipe" in error.value.hint
+    log = tmp_path / "build.log"
+    log.write_text("c++: fatal error: Killed signal terminated program cc1plus\n")
+    with pytest.raises(KeyelabError, match="cmake ended with status 1: The HIP version") as error:
+        build(plan, log)
+    lines = log.read_text().splitlines()
+    number = lines.index("  At least ROCM/HIP V6.1 is required") + 1
+    assert f"build.log:{number}: At least ROCM/HIP V6.1 is required" in error.value.message
+    assert "recipe=k100ai" in error.value.hint
+    assert "**The HIP version gate stops CMake**" in error.value.diagnosis
+    assert "Killed" not in error.value.diagnosis, "an earlier command of the log is another story"
+
+
+def test_command_without_words_is_told_by_its_status(make_plan: Any, tmp_path: Path) -> None:
+    silent = dataclasses.replace(make_plan(), configure=("false",))
+    with pytest.raises(KeyelabError, match=r"^false ended with status 1: # .* \$ false; log: "):
+        build(silent, tmp_path / "build.log")
+
+
+def test_options_that_cmake_did_not_use_are_listed() -> None:
+    log = Path(__file__).parents[2] / "data" / "build" / "old_option_name.log"
+    assert run.unused_options(log.read_text()) == ["AMDGPU_TARGETS", "LLAMA_HIPBLAS"]
+    assert run.unused_options("-- Configuring done\n") == []
 
 
 def test_option_that_cmake_ignores_is_refused(make_plan: Any, tmp_path: Path) -> None:

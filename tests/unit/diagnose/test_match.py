@@ -184,6 +184,16 @@ def test_an_error_level_of_llama_cpp_tells_without_the_word(level: str) -> None:
 
 
 def test_a_symptom_alone_is_not_a_known_cause_and_still_gives_a_step() -> None:
-    report = diagnose("0.00.004.154 E mtmd: error: Failed to load CLIP model from x.gguf\n")
+    report = diagnose("0.00.004.154 E srv: exiting due to model loading error\n")
     assert (report.known, report.failed) == (False, True)
+    assert "run its command by hand" in report.hint
+
+
+def test_a_projector_that_is_not_loaded_is_a_cause_only_where_nothing_before_it_is() -> None:
+    line = "0.00.004.154 E mtmd: error: Failed to load CLIP model from x.gguf\n"
+    report = diagnose(line)
+    assert report.cause is not None
     assert "mmproj_file" in report.hint
+    before = diagnose("cudaMalloc failed: out of memory\n" + line)
+    assert [found.entry.id for found in before.causes] == ["gpu-memory"]
+    assert [found.entry.id for found in before.echoes] == ["clip-not-loaded"]

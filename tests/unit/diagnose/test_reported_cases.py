@@ -150,6 +150,7 @@ def test_an_image_above_the_batch_names_the_argument_and_leaves_noise_out() -> N
     report = diagnose([DATA / "ubatch.log", "the connection was lost before its first word"])
     assert "--ubatch-size" in steps(report)
     assert ids(report.causes) == ["ubatch-too-small"]
+    assert "LWP" not in str(report)
     assert ids(report.echoes) == ["process-aborted", "connection-lost"]
 
 

@@ -32,12 +32,15 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def start(folder: Path, source: Path, *words: str) -> subprocess.Popen[bytes]:
+def start(
+    folder: Path, source: Path, *words: str, env: dict[str, str] | None = None
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "papermill", str(source), str(folder / "out.ipynb"),
          "--engine", "keyelab", "--no-progress-bar", *words],
         cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1"}, preexec_fn=heed_interrupts,
+        env={**os.environ, "PYDEVD_DISABLE_FILE_VALIDATION": "1", **(env or {})},
+        preexec_fn=heed_interrupts,
     )  # fmt: skip
 
 
@@ -99,6 +102,40 @@ def test_a_raising_cell_is_recorded_as_failed(tmp_path: Path) -> None:
     book, statuses = outcome(tmp_path)
     assert statuses == ["completed", "failed", "pending"]
     assert book["metadata"]["keyelab"]["reason"] == "error"
+
+
+def test_a_kernel_that_is_not_installed_is_two_lines_and_no_trace(tmp_path: Path) -> None:
+    book = nbformat.read(notebook(tmp_path, "1"), 4)
+    book.metadata["kernelspec"]["name"] = "dtk-py310"
+    nbformat.write(book, tmp_path / "in.ipynb")
+    done = subprocess.run(
+        [sys.executable, "-m", "papermill", "in.ipynb", "out.ipynb", "--engine", "keyelab",
+         "--no-progress-bar", "--log-level", "ERROR"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    said = [line for line in done.stderr.splitlines() if "frozen modules" not in line][-2:]
+    assert "kernel dtk-py310" in said[0]
+    assert "python3" in said[0].partition("found ")[2]
+    assert "-k python3" in said[1]
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out.ipynb").exists(), "nothing is left that looks like a run"
+
+
+def test_a_kernel_that_does_not_start_has_run_nothing(tmp_path: Path) -> None:
+    spec = tmp_path / "share" / "kernels" / "broken"
+    spec.mkdir(parents=True)
+    (spec / "kernel.json").write_text(
+        json.dumps({"argv": ["false", "{connection_file}"], "display_name": "b", "language": "x"})
+    )
+    source = notebook(tmp_path, "1", "2")
+    code = start(
+        tmp_path, source, "-k", "broken", env={"JUPYTER_PATH": str(tmp_path / "share")}
+    ).wait(60)
+    assert code != 0
+    book, statuses = outcome(tmp_path)
+    assert statuses == ["failed", "pending"]
+    assert book["metadata"]["keyelab"]["outcome"] == "failed"
 
 
 def test_a_good_run_is_recorded_as_completed_in_one_output_a_stream(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from keyelab.diagnose import diagnose
 from keyelab.serving import attest, lifecycle
 from keyelab.serving.attest import Seen
 from keyelab.serving.lifecycle import Place
@@ -60,11 +61,11 @@ def test_stranger_on_the_port_and_another_name_fail(served: Any) -> None:
 
 def test_silence_is_unknown_and_never_a_pass(served: Any) -> None:
     plan, state, _ = served
-    found = statuses(plan, state, Seen({}, None, None, []))
-    assert found["start-up log"] == "ok"
+    found = statuses(plan, state, Seen({}, None, None, diagnose("")))
+    assert found["server log"] == "ok"
     assert found["exposure"] == "ok"
     unknown = {name for name, status in found.items() if status == "unknown"}
-    assert unknown == set(found) - {"start-up log", "exposure"}
+    assert unknown == set(found) - {"server log", "exposure"}
 
 
 def test_shrunk_context_warns(served: Any) -> None:
@@ -74,12 +75,25 @@ def test_shrunk_context_warns(served: Any) -> None:
     assert found["context per slot"] == "warned"
 
 
-def test_memory_failure_in_the_start_up_log_fails_and_other_errors_warn(served: Any) -> None:
+@pytest.mark.parametrize(
+    ("log", "status", "found"),
+    [
+        ("cudaMalloc failed: out of memory", "failed", "memory"),
+        ("Launch params (1024, 1, 1) are larger than launch bounds (256) for kernel f", "failed",
+         "f is started with more threads"),
+        ("0.00.001.000 E srv: something else", "warned", "something else"),
+        ("W common_fit_params: failed to fit params to free device memory: abort", "warned", "fit"),
+        ("failed to find a memory slot for batch of size 1024", "ok", "none"),
+        ("all is well", "ok", "none"),
+    ],
+)  # fmt: skip
+def test_error_in_the_log_fails_although_it_answers_unless_it_is_a_requests_own(
+    served: Any, log: str, status: str, found: str
+) -> None:
     plan, state, seen = served
-    grave = dataclasses.replace(seen, errors=["cudaMalloc failed: out of memory"])
-    mild = dataclasses.replace(seen, errors=["something else"])
-    assert statuses(plan, state, grave)["start-up log"] == "failed"
-    assert statuses(plan, state, mild)["start-up log"] == "warned"
+    seen = dataclasses.replace(seen, report=diagnose(log))
+    verdict = next(i for i in attest.checks(plan, state, seen) if i.name == "server log")
+    assert (verdict.status, found in verdict.found) == (status, True)
 
 
 def test_open_address_without_a_key_warns(

@@ -100,6 +100,14 @@ def test_variable_rate_is_sampled_by_time_to_its_end(make_video: Any, frame_numb
         assert pick.time_s == pytest.approx(times[pick.index], abs=0.002)
 
 
+@pytest.mark.parametrize("name", ["says1000.mkv", "says1000.mp4"])
+def test_a_stated_rate_of_1000_is_not_believed(make_video: Any, name: str) -> None:
+    info = probe(make_video(name, times=[i / 30 for i in range(40)], rate=1000))
+    assert info.duration_s == pytest.approx(4 / 3, abs=0.05)
+    taken = [pick.time_s for pick, _ in take(info, plan(info, fps=2.0, max_frames=10))]
+    assert taken == pytest.approx([0.22, 0.67, 1.11], abs=0.05)
+
+
 def test_unknown_times_are_sampled_by_count_and_marked(make_video: Any, frame_number: Any) -> None:
     info = probe(make_video("raw.h264", count=20, kind="h264"))
     wanted = plan(info, fps=2.0, max_frames=4)

@@ -72,7 +72,8 @@ def test_a_cut_answer_fails() -> None:
 def test_reasoning_alone_is_no_answer() -> None:
     reply = Reply(reasoning="The first frame shows", finish_reason="length")
     answer = answer_checks(reply, expect="", max_tokens=2048)[0]
-    assert (answer.status, answer.found) == ("failed", "only reasoning")
+    assert answer.status == "failed"
+    assert answer.found == "no final answer, 21 characters of reasoning only"
     assert "above 2048" in answer.remedy
 
 
