@@ -1,7 +1,8 @@
 from __future__ import annotations
 
-import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -126,12 +127,22 @@ def test_server_that_cannot_be_killed_is_named_beside_the_reason(
 
 
 def test_memory_that_grows_is_progress_and_a_busy_core_is_none(tmp_path: Path) -> None:
-    watched = Progress(psutil.Process(), tmp_path / "none.log")
-    while watched.quiet_s() < 0.3:
-        pass
-    held = bytearray(os.urandom(2**24))
-    assert watched.quiet_s() < 0.1
-    assert len(held) == 2**24
+    code = "held = bytearray(2**25) if input() else 0\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as child:
+        watched = Progress(psutil.Process(child.pid), tmp_path / "none.log")
+        while watched.quiet_s() < 0.5:
+            time.sleep(0.05)
+        assert child.stdin is not None
+        child.stdin.write(b"grow\n")
+        child.stdin.close()
+        deadline = time.monotonic() + 10
+        while watched.quiet_s() > 0.3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert watched.quiet_s() < 0.3
+        while watched.quiet_s() < 0.5:
+            time.sleep(0.05)
+        assert float(watched.load().split()[0]) > 0.2, "it spins, and that is no progress"
+        child.kill()
     assert watched.last_line() == "its log cannot be read"
 
 
