@@ -47,7 +47,7 @@ timeout_s: float = 1800.0  # longest wait for the answer, seconds
 # %%
 from keyelab.facts import ServeFacts
 from keyelab.record import nb
-from keyelab.video import chat, clip, frame, probe, question, sample, sheet, verify
+from keyelab.video import chat, frame, probe, question, sample, sheet, source, verify
 
 step = nb.begin("video_test", globals())
 p = step.params
@@ -65,8 +65,8 @@ p = step.params
 
 # %%
 server = None if step.dry_run else step.facts("serve", ServeFacts)
-source = clip.obtain(p.video, step.workdir)
-info = probe.probe(source)
+file = source.obtain(p.video, step.workdir)
+info = probe.probe(file)
 step.table(probe.rows(info), ["fact", "value"])
 
 # %% [markdown]
@@ -98,7 +98,7 @@ step.add_checks(verify.sample_checks(info, picks, frames))
 
 # %%
 picture = sheet.contact_sheet(frames, step.plot("frames"), f"{len(frames)} of {info.frames} frames")
-step.picture(picture, f"{source.name} as sent: {len(frames)} JPEGs of quality {p.jpeg_quality}")
+step.picture(picture, f"{file.name} as sent: {len(frames)} JPEGs of quality {p.jpeg_quality}")
 
 # %% [markdown]
 # ### Ask

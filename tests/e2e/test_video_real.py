@@ -23,7 +23,7 @@ from keyelab.params import VideoTest
 from keyelab.perf.reader import read_log
 from keyelab.perf.verify import find_task
 from keyelab.video import chat, frame, question, sample, verify
-from keyelab.video.clip import Story, make_clip
+from keyelab.video.demo import Story, make_clip
 from keyelab.video.frame import Frame
 from keyelab.video.probe import probe
 

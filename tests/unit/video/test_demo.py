@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from keyelab.video.clip import COLOURS, MOTIONS, SHAPES, Story, draw, make_clip, obtain
+from keyelab.video.demo import COLOURS, MOTIONS, SHAPES, Story, draw, make_clip
 from keyelab.video.probe import probe
 
 
@@ -51,8 +51,3 @@ def test_same_story_gives_the_same_file_of_four_seconds(tmp_path: Path) -> None:
     info = probe(one)
     assert (info.width, info.height, info.frames) == (96, 96, 48)
     assert info.duration_s == pytest.approx(4.0, abs=0.01)
-
-
-def test_no_name_makes_the_red_circle_and_a_name_is_taken_as_it_is(tmp_path: Path) -> None:
-    assert obtain("", tmp_path).name == "a-red-circle-moves-right.mp4"
-    assert obtain(str(tmp_path / "mine.mp4"), tmp_path) == tmp_path / "mine.mp4"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keyelab.files import located, write_bytes
+from keyelab.files import write_bytes
 
 COLOURS = {
     "red": (220, 40, 40),
@@ -39,14 +39,6 @@ class Story:
         """The true answer to 'What happens in these pictures?'."""
         end = "stays still" if self.motion == "still" else f"moves {self.motion}"
         return f"a {self.colour} {self.shape} {end}"
-
-
-def obtain(video: str, workdir: Path) -> Path:
-    """The video that a parameter names; without a name a red circle that moves right is made."""
-    if video:
-        return located(video)
-    story = Story()
-    return make_clip(workdir / "videos" / f"{story.caption.replace(' ', '-')}.mp4", story)
 
 
 def make_clip(path: Path, story: Story) -> Path:
