@@ -1,4 +1,4 @@
-"""keyelab run | status | stop | patch | headers | audit | probe | diagnose | verify | report.
+"""keyelab: run, status, stop, patch, headers, audit, probe, diagnose, perf, verify, report.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 internal, 130 interrupted, 138 dead kernel.
 """
@@ -20,6 +20,7 @@ from keyelab.commands.audit import audit
 from keyelab.commands.diagnose import diagnose
 from keyelab.commands.headers import headers
 from keyelab.commands.patch import patch
+from keyelab.commands.perf import perf
 from keyelab.commands.probe import probe
 from keyelab.errors import KeyelabError, UsageError
 from keyelab.files import located, project_root, redact, shown
@@ -64,44 +65,46 @@ def run(
 @click.option("--workdir", default="work", show_default=True, help="Folder of the servers' states.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(workdir: str, as_json: bool) -> None:
-    """List the servers that keyelab started here, and the newest run of each target."""
-    from keyelab.record.run import latest, load
-    from keyelab.serving.state import all_states, is_running
+    """List the servers that keyelab started here, and the newest run of each target.
 
-    servers = [
-        {
-            "port": state.port,
-            "pid": state.pid,
-            "running": is_running(state),
-            "url": state.url,
-            "run": state.run_dir,
-        }
-        for state in all_states(located(workdir))
-    ]
+    A server is starting, ready, degraded (it lives and cannot be trusted), stopping or stopped
+    (it ended by itself). Exit code 1 when one is degraded or has stopped, else 0.
+    """
+    from keyelab.record.run import latest, load
+    from keyelab.serving.status import rows
+
+    servers = rows(located(workdir))
     runs = [
         {"target": name, "run": shown(folder), "status": load(folder).status}
         for name in targets()
         if (folder := latest(name))
     ]
     if as_json:
-        click.echo(json.dumps({"servers": servers, "runs": runs}, indent=2))
-        return
-    for server in servers:
-        alive = "running" if server["running"] else "gone"
-        click.echo(f"server {server['url']} pid {server['pid']} {alive} (run {server['run']})")
-    for item in runs:
-        click.echo(f"run {item['run']} {item['status']}")
-    if not servers:
-        click.echo("no server")
+        click.echo(redact(json.dumps({"servers": servers, "runs": runs}, indent=2)))
+    else:
+        for one in servers:
+            why = f": {one['why']}" if one["why"] else ""
+            _say(f"server {one['url']} pid {one['pid']} {one['state']} (run {one['run']}){why}")
+        for item in runs:
+            click.echo(f"run {item['run']} {item['status']}")
+        if not servers:
+            click.echo("no server")
+    sys.exit(1 if any(one["state"] in ("degraded", "stopped") for one in servers) else 0)
 
 
 @cli.command()
 @click.option("--workdir", default="work", show_default=True, help="Folder of the servers' states.")
 @click.option("--port", type=int, help="Stop only the server on this port.")
 def stop(workdir: str, port: int | None) -> None:
-    """Stop the servers that keyelab started here; waits until process and port are gone."""
+    """Stop the servers that keyelab started here.
+
+    Waits until processes and port are gone and the cards' memory is as before the start. One that
+    cannot be stopped does not keep the others running.
+    """
     from keyelab.serving.process import stop as stop_server
     from keyelab.serving.state import all_states
+
+    failed: KeyelabError | None = None
 
     chosen = [s for s in all_states(located(workdir)) if port in (None, s.port)]
     if port is not None and not chosen:
@@ -109,10 +112,18 @@ def stop(workdir: str, port: int | None) -> None:
             f"expected a server of keyelab on port {port}, found none", "keyelab status"
         )
     for state in chosen:
-        stop_server(state)
-        click.echo(f"stopped the server on port {state.port}")
+        try:
+            done = stop_server(state)
+        except KeyelabError as error:
+            failed = failed or error
+            click.echo(redact(error.message), err=True)
+            continue
+        memory = f", device memory {done.memory}" if done.memory else ""
+        click.echo(f"stopped the server on port {state.port} ({done.how}{memory})")
     if not chosen:
         click.echo("no server to stop")
+    if failed:
+        raise failed
 
 
 @cli.command()
@@ -151,7 +162,7 @@ def report(record: Path | None, target: str, as_json: bool) -> None:
         click.echo(line)
 
 
-for command in (patch, headers, audit, probe, diagnose):
+for command in (patch, headers, audit, probe, diagnose, perf):
     cli.add_command(command)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from keyelab.files import write_bytes
-from keyelab.perf.reader import ServerLog
+from keyelab.perf.server import ServerLog
 from keyelab.perf.table import windows
 from keyelab.perf.task import Task
 
@@ -108,11 +108,12 @@ def segments(task: Task) -> list[tuple[str, float, float]]:
     at = task.launched_s - origin
     parts = [("queue", 0.0, at)]
     if task.prompt_ms is None:
-        return [*parts, ("not finished", at, task.last_seen_s - task.launched_s)]
+        end_s = task.launched_s if task.last_seen_s is None else task.last_seen_s
+        return [*parts, ("not finished", at, end_s - task.launched_s)]
     prompt_s = task.prompt_ms / 1000
     parts.append(("prompt", at, prompt_s))
     for encode in task.encodes:
-        if encode.end_s is not None:
+        if encode.end_s is not None and encode.start_s is not None:
             kind = "image encode and prefill" if encode.with_prefill else "image encode"
             parts.append((kind, encode.start_s - origin, encode.end_s - encode.start_s))
     return [*parts, ("decode", at + prompt_s, (task.decode_ms or 0.0) / 1000)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from keyelab.perf.reader import ServerLog
+from keyelab.perf.server import ServerLog
 from keyelab.perf.task import Task, overlapped
 
 APART = 4  # deepest over shallowest, before a difference is one of depth
@@ -74,11 +73,10 @@ def windows(log: ServerLog) -> Any:
     import pandas
 
     found = [
-        (task.id, None if base is None else base + after, (after - before) / (after_s - before_s))
+        (task.id, None if depth is None else depth + (width or 0) / 2, 1000 / ms)
         for task in log.tasks.values()
-        for base in (None if task.truncated else task.context_tokens,)
-        for (before_s, before), (after_s, after) in itertools.pairwise(task.marks)
-        if after > before and after_s > before_s
+        for _, _, width, depth, ms, *_ in task.samples()
+        if ms
     ]
     frame = pandas.DataFrame(found, columns=["task", "depth_tokens", "tps"])
     return frame.astype({"depth_tokens": "Int64"})

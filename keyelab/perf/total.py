@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from keyelab.perf.reader import ServerLog
+from keyelab.perf.server import ServerLog
 from keyelab.perf.table import APART, images
 from keyelab.perf.task import Task
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from keyelab.checks import Check, check
 from keyelab.facts import VideoFacts
-from keyelab.perf.reader import ServerLog
+from keyelab.perf.server import ServerLog
 from keyelab.perf.task import Task
 
 _PRINTED_MS = 0.006  # the log prints hundredths

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from keyelab.facts import FileFact, VideoFacts
-from keyelab.perf.reader import ARTICLE_LOG, ServerLog, read_log
+from keyelab.perf.reader import ARTICLE_LOG, read_log
+from keyelab.perf.server import ServerLog
 from keyelab.perf.verify import client_checks, find_task, log_checks, main_task
 
 DATA = Path(__file__).parents[2] / "data" / "perf"
@@ -24,7 +25,9 @@ def video(total_s: float = 0.03, **timings: float) -> VideoFacts:
         answer="a",
         reasoning="",
         finish_reason="stop",
-        expected="",
+        expected=[],
+        mode="frames",
+        tokens_per_frame=None,
         ttft_s=0.01,
         total_s=total_s,
         usage={},

@@ -20,7 +20,7 @@ def test_interleaved_tasks_keep_their_own_curves() -> None:
         52: "unfinished",
         61: "finished",
     }
-    assert [decoded for _, decoded in log.tasks[52].marks] == [101, 119]
+    assert [mark[1] for mark in log.tasks[52].marks] == [101, 119]
     assert windows(log).tps.tolist() == pytest.approx([30.0, 6.0])
     assert [row["depth_tokens"] for row in spread(log)] == ["260 to 260", None]
     assert overlapped(log.tasks.values()) == {40, 52, 61}
@@ -165,14 +165,49 @@ def test_only_the_last_server_run_in_a_file_is_kept() -> None:
     assert parse([*first, *once]) == parse(once)
 
 
-def test_queueing_is_unknown_when_several_requests_wait() -> None:
+CHAT = "I srv operator(): chat format: peg-native\n"
+LAUNCH = "I slot launch_slot_: id {slot} | task {task} | processing task, is_child = 0\n"
+
+
+def test_requests_are_taken_up_in_the_order_of_their_arrival() -> None:
     lines = [
-        "0.01.000.000 I srv operator(): chat format: peg-native\n",
-        "0.01.100.000 I srv operator(): chat format: peg-native\n",
-        "0.01.200.000 I slot launch_slot_: id 0 | task 1 | processing task, is_child = 0\n",
-        "0.02.000.000 I srv operator(): chat format: peg-native\n",
-        "0.02.500.000 I slot launch_slot_: id 0 | task 2 | processing task, is_child = 0\n",
+        f"0.01.000.000 {CHAT}",
+        f"0.01.100.000 {CHAT}",
+        "0.01.200.000 " + LAUNCH.format(slot=0, task=1),
+        "0.02.000.000 I slot release: id 0 | task 1 | stop processing: n_tokens = 5, "
+        "truncated = 0\n",
+        "0.02.100.000 " + LAUNCH.format(slot=0, task=2),
+        f"0.03.000.000 {CHAT}",
+        "0.03.500.000 " + LAUNCH.format(slot=1, task=3),
     ]
     log = parse(lines)
-    assert log.tasks[1].arrived_s is None
-    assert log.tasks[2].arrived_s == pytest.approx(2.0)
+    assert [task.queue_s for task in log.tasks.values()] == pytest.approx([0.2, 1.0, 0.5])
+
+
+def test_a_request_that_is_gone_before_its_turn_leaves_the_queue() -> None:
+    lines = [
+        f"0.01.000.000 {CHAT}",
+        "0.01.000.100 " + LAUNCH.format(slot=0, task=1),
+        f"0.02.000.000 {CHAT}",
+        f"0.03.000.000 {CHAT}",
+        "0.04.000.000 W srv stop: cancel task, id_task = 2\n",
+        "0.05.000.000 I slot release: id 0 | task 1 | stop processing: n_tokens = 5, "
+        "truncated = 0\n",
+        "0.05.100.000 " + LAUNCH.format(slot=0, task=3),
+    ]
+    log = parse(lines)
+    assert log.tasks[3].arrived_s == pytest.approx(3.0)
+    assert 2 not in log.tasks
+
+
+def test_a_request_that_a_free_server_did_not_take_up_was_refused() -> None:
+    lines = [
+        f"0.01.000.000 {CHAT}",
+        "0.01.000.100 " + LAUNCH.format(slot=0, task=1),
+        f"0.01.500.000 {CHAT}",
+        "0.02.000.000 I slot release: id 0 | task 1 | stop processing: n_tokens = 5, "
+        "truncated = 0\n",
+        f"0.09.000.000 {CHAT}",
+        "0.09.001.000 " + LAUNCH.format(slot=0, task=2),
+    ]
+    assert parse(lines).tasks[2].queue_s == pytest.approx(0.001)

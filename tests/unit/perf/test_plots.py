@@ -9,7 +9,8 @@ import numpy
 import pytest
 
 from keyelab.perf.plots import depth_plot, segments, timeline_plot
-from keyelab.perf.reader import ARTICLE_LOG, ServerLog, read_log
+from keyelab.perf.reader import ARTICLE_LOG, read_log
+from keyelab.perf.server import ServerLog
 
 DATA = Path(__file__).parents[2] / "data" / "perf"
 
@@ -44,7 +45,7 @@ def test_both_runs_are_on_the_depth_plot(tmp_path: Path) -> None:
 def test_parts_of_a_request_stand_one_after_the_other() -> None:
     parts = segments(read_log(ARTICLE_LOG).tasks[292])
     kinds = [kind for kind, _, _ in parts]
-    assert kinds == ["queue", "prompt", *["image encode and prefill"] * 9, "decode"]
+    assert kinds == ["queue", "prompt", *["image encode and prefill"] * 10, "decode"]
     by_kind = {kind: (start, length) for kind, start, length in parts}
     assert by_kind["prompt"][1] == pytest.approx(140.567, abs=0.001)
     assert by_kind["decode"][0] == pytest.approx(sum(by_kind["prompt"]), abs=1e-6)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyelab.perf.plots import segments
-from keyelab.perf.reader import ARTICLE_LOG, ServerLog, parse
+from keyelab.perf.reader import ARTICLE_LOG, parse
+from keyelab.perf.server import ServerLog
 from keyelab.perf.table import rows, windows
 
 CONTENT = ARTICLE_LOG.read_bytes()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from keyelab.perf.reader import ARTICLE_LOG, ServerLog, read_log
+from keyelab.perf.reader import ARTICLE_LOG, read_log
+from keyelab.perf.server import ServerLog
 from keyelab.perf.total import totals
 
 DATA = Path(__file__).parents[2] / "data" / "perf"
