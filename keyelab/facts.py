@@ -179,8 +179,13 @@ class BuildFacts(Facts):
     binaries: dict[str, FileFact]
 
 
-class ServeFacts(Facts):
-    """06_serve: the server that answers."""
+class ServerFact(Facts):
+    """A server that answers, and what its log says of it (MiB by buffer name; None unknown).
+
+    `api_key_file` names the file of its key ('': LLAMA_API_KEY, or none); no key is a fact.
+    `devices` are llama.cpp's accelerators that hold weights or states, `graph_splits` the parts
+    of its graph: one a device, and one on the CPU.
+    """
 
     url: str
     pid: int
@@ -193,6 +198,18 @@ class ServeFacts(Facts):
     slots: int | None
     ready_s: float
     command: str
+    api_key_file: str = ""
+    flash_attention: bool | None = None
+    devices: list[str] = []
+    buffers_mib: dict[str, float] = {}
+    projector_backend: str | None = None
+    graph_splits: int | None = None
+
+
+class ServeFacts(ServerFact):
+    """06_serve: the first server, and all of them."""
+
+    servers: list[ServerFact] = []
 
 
 class FrameFact(Facts):
@@ -204,22 +221,47 @@ class FrameFact(Facts):
     jpeg_bytes: int
 
 
-class VideoFacts(Facts):
-    """07_video_test: what was asked and answered."""
+class AnswerFact(Facts):
+    """A question and what came back: text, clocks of the client (s), the server's own numbers.
 
-    video: FileFact
-    duration_s: float | None
-    frames: list[FrameFact]
-    coverage: float | None
+    `error` says why there is no answer.
+    """
+
     prompt: str
     answer: str
     reasoning: str
     finish_reason: str | None
-    expected: str
     ttft_s: float | None
     total_s: float
     usage: dict[str, Any]
     timings: dict[str, Any]
+    error: str = ""
+
+
+class ClipFact(AnswerFact):
+    """A clip of clips_dir: what its answer had to contain, and whether it did (None: no answer)."""
+
+    name: str
+    expected: list[str]
+    right: bool | None
+
+
+class VideoFacts(AnswerFact):
+    """07_video_test: what was asked and answered; `more` are further questions on the same video.
+
+    `mode` is frames or native; `tokens_per_frame` is the server's count, None when it was not
+    asked.
+    """
+
+    video: FileFact
+    duration_s: float | None
+    mode: str
+    frames: list[FrameFact]
+    coverage: float | None
+    tokens_per_frame: int | None
+    expected: list[str]
+    more: list[AnswerFact] = []
+    clips: list[ClipFact] = []
 
 
 class PerfFacts(Facts):

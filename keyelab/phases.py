@@ -101,6 +101,21 @@ class Serve(Common):
     threads: int = Field(0, description="CPU threads; 0 is llama-server's choice")
     flash_attention: Literal["auto", "on", "off"] = Field("auto", description="auto, on or off")
     cache_ram_mib: int = Field(0, description="host prompt cache, MiB; 0 turns it off")
+    cache_type_k: str = Field("f16", description="type of the K cache, such as f16 or q8_0")
+    cache_type_v: str = Field("f16", description="type of the V cache; quantized needs attention")
+    ubatch_tokens: int = Field(0, ge=0, description="tokens computed at once; 0 is the default")
+    image_max_tokens: int = Field(0, ge=0, description="most tokens of a picture; 0 is the model's")
+    devices: str = Field("", description="llama.cpp devices, such as ROCm0,ROCm1; empty is all")
+    split_mode: Literal["", "none", "layer", "row", "tensor"] = Field(
+        "", description="how weights are spread: none, layer, row or tensor; empty is the default"
+    )
+    load_mode: Literal["", "mmap", "read"] = Field(
+        "", description="weights: mmap maps the file, read reads it; empty is the default"
+    )
+    fit: bool = Field(False, description="let llama-server shrink what does not fit, unasked")
+    replicas: int = Field(1, ge=1, le=64, description="servers on card sets of their own")
+    api_key_file: str = Field("", description="file with the API key; empty reads LLAMA_API_KEY")
+    max_starts_per_hour: int = Field(20, ge=0, description="starts of a server an hour; 0 any")
     extra_args: list[str] = Field([], description="further llama-server arguments")
     ready_timeout_s: float = Field(
         120.0, description="longest wait without a sign of progress, seconds"
@@ -109,22 +124,40 @@ class Serve(Common):
 
 
 class VideoTest(Common):
-    video: str = Field("", description="video file; empty makes a demo clip")
+    video: str = Field("", description="video file, folder of pictures or URL; empty: a demo clip")
+    max_download_mib: int = Field(2048, ge=1, description="largest video taken from a URL, MiB")
     prompt: str = Field("What happens in these pictures?", description="the question")
-    expect: str = Field("", description="text that the answer must contain; empty accepts any")
+    more_prompts: list[str] = Field([], description="further questions on the same frames")
+    expect: list[str] = Field(
+        [], description="facts that the answer must contain, such as red|crimson; [] accepts any"
+    )
+    mode: Literal["frames", "native"] = Field(
+        "frames", description="frames sends pictures, native the video itself (input_video)"
+    )
+    sampling: Literal["even", "scene"] = Field(
+        "even", description="even takes equal parts of the time, scene one frame a scene"
+    )
+    times_s: list[float] = Field([], description="frames at these times, seconds; [] samples")
     fps: float = Field(2.0, gt=0, le=1000, description="frames sampled per second of video")
     max_frames: int = Field(10, ge=1, description="most frames sent")
+    decoder: Literal["pyav", "opencv"] = Field("pyav", description="pyav or opencv")
     frame_size_px: int = Field(
         0, ge=0, description="frames padded to a square of this side; 0 keeps size"
     )
+    frame_max_px: int = Field(0, ge=0, description="most pixels a frame; 0 is no limit")
+    frame_max_tokens: int = Field(
+        0, ge=0, description="most tokens of a frame without its marks; 0 is no limit"
+    )
     frame_text: str = Field(
-        "", description="text before each frame; {number} and {time_s} filled in"
+        "Frame {number} ({time}):", description="text before each frame: {number}, {time}, {time_s}"
     )
     jpeg_quality: int = Field(90, ge=1, le=100, description="JPEG quality, 1 to 100")
     temperature: float = Field(0.1, description="sampling temperature")
     top_p: float = Field(0.001, description="nucleus sampling share")
     max_tokens: int = Field(512, description="longest answer, tokens")
     timeout_s: float = Field(1800.0, description="longest wait for the answer, seconds")
+    clips_dir: str = Field("", description="folder of clips with truth.json, scored; empty: none")
+    min_score: float = Field(1.0, ge=0, le=1, description="share of the clips that must be right")
 
 
 class PerfAnalysis(Common):

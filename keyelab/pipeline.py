@@ -215,7 +215,18 @@ def _resumable(todo: Plan) -> Path:
                 f"keyelab run --target {todo.target} --from {phase}",
             )
     seal.require_intact(source)
+    if "serve" in todo.before and "video_test" in todo.chosen and not todo.dry_run:
+        _require_server(source, todo.target)
     return source
+
+
+def _require_server(folder: Path, target: str) -> None:
+    """Raise KeyelabError when a server that the run's serve phase left no longer runs."""
+    from keyelab.facts import ServeFacts, read_facts
+    from keyelab.serving.status import require_running
+
+    facts = read_facts(folder, "serve", ServeFacts)
+    require_running(facts, f"keyelab run --target {target} --from serve")
 
 
 def _take_over(todo: Plan, source: Path, folder: Path, record: Run, say: Say) -> None:
@@ -257,7 +268,7 @@ def _stop_server(todo: Plan, folder: Path, say: Say) -> None:
             stop(state)
             say(f"stopped the server on port {state.port}")
         except KeyelabError as error:
-            say(f"could not stop the server on port {state.port}: {error}")
+            say(f"the server on port {state.port} is not gone: {error}")
 
 
 def summary(folder: Path) -> list[str]:
@@ -273,5 +284,10 @@ def summary(folder: Path) -> list[str]:
             lines += [f"    {line}" for line in phase.failure.message.splitlines()]
             lines.append(f"    log: {shown(folder / phase.failure.log)}")
     if resume := records.resume_command(run):
+        if resume.endswith("--from video_test"):
+            try:
+                _require_server(folder, run.target)
+            except KeyelabError:  # the run has stopped its server
+                resume = resume.replace("--from video_test", "--from serve")
         lines.append(f"resume: {resume}")
     return [*lines, f"record: {shown(folder / 'index.html')}"]

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 
 import psutil
 
 from keyelab.errors import KeyelabError
+from keyelab.serving import occupant
 
 
-def claim(host: str, port: int) -> int:
+def claim(host: str, port: int, build: str = "") -> int:
     """`port`, or any for 0, that a server can listen on now.
 
-    Raises KeyelabError with its holder when it is taken.
+    Raises KeyelabError with its holder when it is taken; `build` is what the holder's is held
+    against when it is a llama-server.
     """
     try:
         return _listen(host, port)
     except OSError as error:
-        pid = listener(port)
-        who = f"{psutil.Process(pid).name()} (pid {pid})" if pid else f"{error.strerror}"
+        pids = listeners(port, host)
+        who, remedy = f"{error.strerror}", "set serve.host to an address of this machine"
+        if pids:
+            who, remedy = occupant.of(host, port, next(iter(pids)), build)
         raise KeyelabError(
             f"expected TCP port {port} on {host} to be free, found {who}",
-            f"stop it (keyelab stop --port {port} when keyelab status lists it), or set "
-            "serve.port to 0",
+            f"{remedy}, or set serve.port to 0",
         ) from None
 
 
@@ -34,13 +38,39 @@ def is_free(host: str, port: int) -> bool:
         return False
 
 
+def listeners(port: int, host: str = "") -> set[int | None]:
+    """The pids that listen on a port, None for a process of another user.
+
+    With `host` only those that its clients can reach: on its address or on every one.
+    """
+    reached = {"0.0.0.0", "::"}
+    with contextlib.suppress(OSError):
+        reached |= {str(found[4][0]) for found in socket.getaddrinfo(host or None, port)}
+    return {
+        connection.pid
+        for connection in psutil.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+        and connection.laddr
+        and connection.laddr.port == port
+        and (host in ("", "0.0.0.0", "::") or connection.laddr.ip in reached)
+    }
+
+
+def strangers(host: str, port: int, pid: int) -> set[int | None]:
+    """Those of `listeners` that are neither this process nor below it.
+
+    Servers with SO_REUSEPORT (llama-server's --reuse-port) share a port, and the kernel gives each
+    client to either.
+    """
+    own = {pid}
+    with contextlib.suppress(psutil.Error):
+        own |= {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    return listeners(port, host) - own
+
+
 def listener(port: int) -> int | None:
     """The pid that listens on a port; None when nobody does, or a process of another user."""
-    for connection in psutil.net_connections("tcp"):
-        address = connection.laddr
-        if connection.status == psutil.CONN_LISTEN and address and address.port == port:
-            return connection.pid
-    return None
+    return next((pid for pid in listeners(port) if pid), None)
 
 
 def _listen(host: str, port: int) -> int:

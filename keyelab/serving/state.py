@@ -14,8 +14,11 @@ from keyelab.files import located, read_json, shown, write_json
 class ServerState(BaseModel):
     """A server that keyelab started.
 
-    `key` is a digest of what it was started from. Paths are as `files.shown` gives them, `argv`
-    is as it was run. `ready_s` is None until it has answered.
+    `key` is a digest of what it was started from; the API key is nowhere in it, only its file's
+    name. Paths are as `files.shown` gives them, `argv` is as it was run. `started_ticks` is the
+    process's start, in clock ticks since boot (proc(5)). `ready_s` is None until it has answered.
+    `cards` are held by it alone, `before_bytes` is
+    what they held before (None: unknown). `stopping` says that it was asked to end.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -31,6 +34,11 @@ class ServerState(BaseModel):
     run_dir: str
     file: str
     ready_s: float | None = None
+    started_ticks: int | None = None
+    api_key_file: str = ""
+    cards: list[str] = []
+    before_bytes: dict[str, int | None] = {}
+    stopping: bool = False
 
 
 def path(workdir: Path, port: int) -> Path:
@@ -72,7 +80,9 @@ def is_running(state: ServerState) -> bool:
 
 
 def process_of(state: ServerState) -> psutil.Process | None:
-    """The process that was started; another one that has its pid now has other words."""
+    """The process that was started; another one with its pid has other words or began later."""
+    if state.started_ticks not in (None, ticks(state.pid)):
+        return None
     try:
         process = psutil.Process(state.pid)
         words = process.cmdline()
@@ -81,4 +91,12 @@ def process_of(state: ServerState) -> psutil.Process | None:
         # an interpreter stands before the words of a wrapper script
         return process if words[-len(state.argv) :] == state.argv else None
     except psutil.Error:
+        return None
+
+
+def ticks(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot: field 22 of proc(5)'s stat."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
         return None

@@ -112,7 +112,7 @@ def test_a_cancelled_run_ends_its_server_or_the_next_one_names_it(
     ("phase", "pause", "setting"),
     [
         ("build", "FAKE_BUILD_S", "build.cmake_options={A: '1'}"),
-        ("serve", "FAKE_LOAD_S", "serve.port=0"),
+        ("serve", "GGML_FAKE_LOAD_S", "serve.port=0"),
     ],
 )
 def test_a_killed_kernel_exits_138_and_from_resumes(

@@ -106,6 +106,28 @@ def test_a_changed_parameter_forbids_to_reuse_the_phase_it_belongs_to(checkout: 
         go("model_fetch")
 
 
+SERVE = """
+from keyelab.facts import ServeFacts
+from keyelab.files import write_json
+file = step.workdir / "servers" / "1.json"
+Facts = lambda: ServeFacts(
+    url="http://127.0.0.1:1", pid=1, state_file=str(file), log="", alias="", build_info="",
+    model_path="", context_tokens=None, slots=None, ready_s=1.0, command="",
+)
+"""
+
+
+def test_a_resumed_video_test_does_not_use_a_server_that_is_gone(checkout: Any) -> None:
+    checkout.write("serve", SERVE)
+    checkout.write("video_test", "raise ValueError('no answer')")
+    broken, code = go()
+    assert code == 1
+    assert "resume: keyelab run --from serve" in pipeline.summary(broken)
+    with pytest.raises(KeyelabError, match=r"server of 06_serve \(pid 1, .*found it stopped") as e:
+        go("video_test")
+    assert e.value.hint == "keyelab run --target cpu-demo --from serve"
+
+
 def test_an_edited_record_is_not_resumed(checkout: Any) -> None:
     folder, _ = go(last="env_check")
     (folder / "index.html").write_text("edited")

@@ -1,26 +1,32 @@
 """A stand-in for llama-server: same words, same answers, faults on request.
 
-Faults come as JSON in STUB: health_503, props_503 (so many 503 answers first), status (for
+Faults come as JSON in GGML_STUB: health_503, props_503 (so many 503 answers first), status (for
 everything but /health), exit (ends with it while loading), log (printed first), deaf (ignores
 SIGINT and SIGTERM), silent_s (does not listen for so long), chatty (and logs meanwhile), spins (and
-keeps a core busy), linger_s (port stays open).
+keeps a core busy), linger_s (port stays open),
+shared (--reuse-port).
 """
 
 import argparse
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
-FAULTS = json.loads(os.environ.get("STUB", "{}"))
+FAULTS = json.loads(os.environ.get("GGML_STUB", "{}"))
+HELP = Path(__file__).with_name("help.txt")
 LOADING = {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}
 
 
 def main() -> None:
+    if sys.argv[1:] in (["--help"], ["--list-devices"]):
+        print(HELP.read_text() if sys.argv[1:] == ["--help"] else "Available devices:")
+        return
     parser = argparse.ArgumentParser()
     for name in ("host", "port", "alias", "model", "mmproj", "ctx-size", "parallel"):
         parser.add_argument(f"--{name}", default="")
@@ -42,13 +48,20 @@ def main() -> None:
             time.sleep(0.1)
     Handler.options = options
     Handler.left = {"/health": FAULTS.get("health_503", 0), "/props": FAULTS.get("props_503", 0)}
-    ThreadingHTTPServer((options.host, int(options.port)), Handler).serve_forever()
+    Server((options.host, int(options.port)), Handler).serve_forever()
 
 
 def stop(number: int, frame: object) -> None:
     print("0.09.000.000 I srv    operator(): cleaning up before exit...", flush=True)
     time.sleep(FAULTS.get("linger_s", 0))
     os._exit(0)
+
+
+class Server(ThreadingHTTPServer):
+    def server_bind(self) -> None:
+        if FAULTS.get("shared"):
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        super().server_bind()
 
 
 class Handler(BaseHTTPRequestHandler):

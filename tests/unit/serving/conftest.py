@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from keyelab import params
-from keyelab.facts import BuildFacts, FileFact, ModelFacts
+from keyelab.facts import BuildFacts, EnvFacts, FileFact, ModelFacts, SourceFacts
 from keyelab.serving import command, process, state
 from keyelab.serving.lifecycle import Place
 
@@ -21,6 +21,12 @@ def file_fact(path: Path) -> FileFact:
     return FileFact(path=str(path), sha256="0" * 64, size_bytes=path.stat().st_size)
 
 
+@pytest.fixture(autouse=True)
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Locks of a test's own: its cards and ports are nobody else's."""
+    monkeypatch.setenv("KEYELAB_LOCKS", str(tmp_path / "locks"))
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     """The stub as an executable named llama-server."""
@@ -28,6 +34,7 @@ def program(tmp_path: Path) -> Path:
     path.parent.mkdir()
     path.write_text(f"#!{sys.executable}\n{STUB.read_text()}")
     path.chmod(0o755)
+    path.with_name("help.txt").write_text((STUB.parent / "help" / "b10019.txt").read_text())
     return path
 
 
@@ -66,13 +73,45 @@ def build(program: Path, tmp_path: Path) -> BuildFacts:
 
 
 @pytest.fixture
-def make_plan(build: BuildFacts, model: ModelFacts) -> Callable[..., command.ServerPlan]:
-    """A server plan for the stub; keyword arguments are serve parameters."""
+def host() -> EnvFacts:
+    """A machine with four cores and no card."""
+    return EnvFacts(
+        os="Ubuntu", kernel="6.8", cpu=None, cores=4, memory_bytes=2**33,
+        python="3.12", cmake="3.28", ninja="1.11", cxx=None,
+    )  # fmt: skip
 
-    def make(**given: Any) -> command.ServerPlan:
-        return command.make(params.Serve(**given), build, model, os.environ)
+
+@pytest.fixture
+def source() -> SourceFacts:
+    return SourceFacts(
+        tree="work/sources/t",
+        origin="tests",
+        version="10019.0.0",
+        recipe="article",
+        base_sha256="0" * 64,
+        tree_sha256="1" * 64,
+        patches=[],
+    )
+
+
+@pytest.fixture
+def make_plans(
+    host: EnvFacts, model: ModelFacts, source: SourceFacts, build: BuildFacts
+) -> Callable[..., list[command.ServerPlan]]:
+    """Plans for the stub, one a replica; keyword arguments are serve parameters."""
+
+    def make(**given: Any) -> list[command.ServerPlan]:
+        return command.plans(params.Serve(**given), os.environ, host, model, source, build)
 
     return make
+
+
+@pytest.fixture
+def make_plan(
+    make_plans: Callable[..., list[command.ServerPlan]],
+) -> Callable[..., command.ServerPlan]:
+    """The plan of one server."""
+    return lambda **given: make_plans(**given)[0]
 
 
 @pytest.fixture
@@ -89,6 +128,6 @@ def faulty() -> Callable[..., dict[str, str]]:
     """An environment that makes the stub misbehave."""
 
     def environment(**faults: Any) -> dict[str, str]:
-        return {**os.environ, "STUB": json.dumps(faults)}
+        return {**os.environ, "GGML_STUB": json.dumps(faults)}
 
     return environment

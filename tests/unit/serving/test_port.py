@@ -24,7 +24,7 @@ def test_holder_of_a_taken_port_is_named() -> None:
         assert not port.is_free("127.0.0.1", taken)
         with pytest.raises(KeyelabError, match=rf"pid {os.getpid()}") as error:
             port.claim("127.0.0.1", taken)
-    assert f"keyelab stop --port {taken}" in error.value.hint
+    assert f"kill {os.getpid()}" in error.value.hint
 
 
 def test_address_that_this_machine_does_not_have_is_one_sentence() -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import psutil
 import pytest
 
 from keyelab.errors import KeyelabError
+from keyelab.files import shown
 from keyelab.serving import lifecycle, state
 from keyelab.serving.lifecycle import Place
 from keyelab.serving.probe import KeyRefused
@@ -22,14 +25,14 @@ def quiet(fraction: float | None, text: str) -> None:
 
 
 def serve(make_plan: Any, place: Place, env: Any, timeout_s: float = 20) -> state.ServerState:
-    return lifecycle.ensure(make_plan(), env, place, timeout_s, quiet)
+    plan = replace(make_plan(), env=env)
+    return lifecycle.ensure([plan], place, timeout_s, quiet)[0]
 
 
 def test_early_503_is_loading_and_then_ready(make_plan: Any, place: Place, faulty: Any) -> None:
     said: list[str] = []
-    server = lifecycle.ensure(
-        make_plan(), faulty(health_503=3), place, 20, lambda _, text: said.append(text)
-    )
+    plan = replace(make_plan(), env=faulty(health_503=3))
+    (server,) = lifecycle.ensure([plan], place, 20, lambda _, text: said.append(text))
     assert server.ready_s is not None
     assert server.ready_s > 0.3
     assert any("loading model" in text for text in said)
@@ -92,6 +95,13 @@ def test_stuck_server_is_stopped_and_its_last_words_and_its_load_are_told(
     assert said
     assert (float(said[1]) > 0.2) is spins
     assert "last line: fitting params; log: " in error.message
+    (evidence,) = (place.run_dir / "logs").glob("*-evidence.json")
+    assert shown(evidence) in error.message
+    found = json.loads(evidence.read_text())
+    assert found["log_end"] == ["fitting params"]
+    assert found["threads"][0]["state"] in "RS"
+    log = evidence.with_name(evidence.name.replace("-evidence.json", ".log"))
+    assert shown(log) in [item["file"] for item in found["open_files"]]
     assert "dmesg" in error.hint
     assert "Loading the model stands still" in error.diagnosis
 
@@ -109,6 +119,7 @@ def test_server_that_moves_for_ever_is_slow_and_ends_too(
 ) -> None:
     error = late(make_plan, place, faulty(silent_s=60, chatty=True), 0.7)
     assert "ready within 7 s, it is slow and still loads, something moved 0." in error.message
+    assert "evidence: " in error.message
     assert "--set serve.ready_timeout_s=2.1" in error.hint
 
 
@@ -153,7 +164,7 @@ def test_interrupt_while_waiting_leaves_no_server(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        lifecycle.ensure(make_plan(), faulty(silent_s=60), place, 20, interrupt)
+        lifecycle.ensure([replace(make_plan(), env=faulty(silent_s=60))], place, 20, interrupt)
     assert state.all_states(place.workdir) == []
 
 
