@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import requests
 
+from keyelab import apikey
 from keyelab.errors import KeyelabError
 from keyelab.facts import ServeFacts
 from keyelab.video import refusal
 
 _CONNECT_S = 10.0
 _LOADING_S = 120.0
+_QUIET_S = 2.0  # a prompt that is read sooner needs no progress
+
+Text = Callable[[str], None]
+Progress = Callable[[float | None, str], None]
+
+
+def _unheard(text: str) -> None:
+    pass
 
 
 @dataclass
 class Reply:
     """What came back. `ttft_s` runs from sending to the first text that is not empty.
 
-    `usage` and `timings` are the server's own (tokens, ms, tokens per second).
+    `usage` and `timings` are the server's own (tokens, ms, tokens per second); `error` is why
+    there is no whole answer.
     """
 
     answer: str = ""
@@ -34,6 +44,22 @@ class Reply:
     timings: dict[str, Any] = field(default_factory=dict)
     ttft_s: float | None = None
     total_s: float = 0.0
+    error: KeyelabError | None = None
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Tokens of the prompt, as the server counted them."""
+        return self.usage.get("prompt_tokens")
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """Of these, taken over from the prompt before: timings.cache_n, else usage's account."""
+        details = self.usage.get("prompt_tokens_details") or {}
+        cached: int | None = self.timings.get("cache_n", details.get("cached_tokens"))
+        return cached
+
+
+Put = Callable[[dict[str, Any]], Reply]
 
 
 def live(text: str) -> None:
@@ -47,9 +73,12 @@ def ask(
     *,
     timeout_s: float,
     kept: Path,
-    on_text: Callable[[str], None] = lambda text: None,
+    on_text: Text = _unheard,
+    on_progress: Progress = lambda share, text: None,
 ) -> Reply:
     """Send a question and return the whole reply; `on_text` hears each piece as it comes.
+
+    `on_progress` hears how much of the prompt has been read.
 
     What the server sends is kept as it came, one JSON a line. An answer without text is a Reply
     too: `verify.answer_checks` judges it. Leaving this function closes the connection, which
@@ -64,9 +93,55 @@ def ask(
     kept.parent.mkdir(parents=True, exist_ok=True)
     try:
         with kept.open("w", encoding="utf-8") as sink:
-            return _whole(server, body, timeout_s, sink, on_text)
+            return _whole(server, body, timeout_s, sink, on_text, on_progress)
     except KeyelabError as error:
         raise refusal.explained(error, server, above) from None
+
+
+def asking(
+    server: ServeFacts,
+    *,
+    timeout_s: float,
+    kept: Path,
+    on_text: Text = _unheard,
+    on_progress: Progress = lambda share, text: None,
+) -> Put:
+    """What asks this server, as `ask` does; the second reply is kept in <name>-2 and so on."""
+    numbers = itertools.count(1)
+
+    def put(body: dict[str, Any]) -> Reply:
+        number = next(numbers)
+        return ask(
+            server,
+            body,
+            timeout_s=timeout_s,
+            kept=kept if number == 1 else kept.with_stem(f"{kept.stem}-{number}"),
+            on_text=on_text,
+            on_progress=on_progress,
+        )
+
+    return put
+
+
+def ask_each(
+    put: Put, bodies: Sequence[dict[str, Any]], *, on_text: Text = _unheard
+) -> list[Reply]:
+    """Ask one question after the other; raises when none was answered.
+
+    A reply to a question that failed holds its error, and the others are kept.
+    """
+    replies = []
+    for number, body in enumerate(bodies, 1):
+        if len(bodies) > 1:
+            on_text(f"[{number}] {body['messages'][0]['content'][-1]['text']}\n")
+        try:
+            replies.append(put(body))
+        except KeyelabError as error:
+            on_text(f"[no answer] {error.message}\n")
+            replies.append(Reply(error=error))
+    if replies[0].error and all(reply.error for reply in replies):
+        raise replies[0].error
+    return replies
 
 
 def _whole(
@@ -74,15 +149,15 @@ def _whole(
     body: dict[str, Any],
     timeout_s: float,
     sink: IO[str],
-    on_text: Callable[[str], None],
+    on_text: Text,
+    on_progress: Progress,
 ) -> Reply:
     started = time.monotonic()
     reply = Reply()
     try:
         with requests.Session() as session:
             session.trust_env = False  # a proxy of the environment has no business on this machine
-            if key := os.environ.get(refusal.KEY_VARIABLE):
-                session.headers["Authorization"] = f"Bearer {key}"
+            session.headers.update(apikey.headers(server.api_key_file))
             with _posted(session, server.url, body, timeout_s) as response:
                 for event in _events(response, body):
                     sink.write(json.dumps(event, ensure_ascii=False) + "\n" if event else "")
@@ -90,6 +165,8 @@ def _whole(
                     if reply.total_s > timeout_s:
                         raise requests.exceptions.Timeout
                     _take(event, reply, on_text)
+                    if (read := event.get("prompt_progress")) and reply.total_s > _QUIET_S:
+                        on_progress(*_read(read))
     except requests.exceptions.RequestException as error:
         said = len(reply.answer + reply.reasoning)
         raise refusal.lost(server, error, timeout_s, said) from None
@@ -139,7 +216,13 @@ def _unstreamed(response: requests.Response, body: dict[str, Any]) -> dict[str, 
     return {**content, "choices": whole}
 
 
-def _take(event: dict[str, Any], reply: Reply, on_text: Callable[[str], None]) -> None:
+def _read(progress: dict[str, int]) -> tuple[float, str]:
+    """How far the prompt has been read, of llama-server's prompt_progress."""
+    done, total, cached = (progress[name] for name in ("processed", "total", "cache"))
+    return done / max(total, 1), f"prompt: {done:,} of {total:,} tokens, {cached:,} cached"
+
+
+def _take(event: dict[str, Any], reply: Reply, on_text: Text) -> None:
     reply.usage = event.get("usage") or reply.usage
     reply.timings = event.get("timings") or reply.timings
     for choice in event.get("choices", []):

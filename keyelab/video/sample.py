@@ -7,13 +7,14 @@ frames it keeps the first ten, half of the video.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from keyelab.video.probe import VideoInfo, opened
+from keyelab.errors import UsageError
+from keyelab.files import shown
+from keyelab.video.probe import VideoInfo
 
 
 @dataclass(frozen=True)
@@ -26,41 +27,93 @@ class Pick:
     time_s: float | None = None
 
 
-def plan(info: VideoInfo, *, fps: float, max_frames: int) -> list[Pick]:
+@dataclass(frozen=True)
+class Sampling:
+    """How many frames were asked for, differ from each other, decoded and were sent.
+
+    `coverage` is the share of the duration that the decoded ones stand for, and `largest_gap_s` the
+    longest time between two of them or to an end of the video; None where times are unknown.
+    """
+
+    asked: int
+    chosen: int
+    decodable: int
+    sent: int
+    coverage: float | None
+    largest_gap_s: float | None
+
+
+def plan(
+    info: VideoInfo,
+    *,
+    fps: float,
+    max_frames: int,
+    times_s: Sequence[float] = (),
+    sampling: str = "even",
+) -> list[Pick]:
     """The frames to take from a video, by time, or evenly by count where times are unknown.
 
-    A frame that stands still over several parts is in the list as often.
+    With `times_s` those nearest to these times, whatever the other parameters say; with `sampling`
+    "scene" those in the middle of scenes. A frame that stands still over several parts is in the
+    list as often. Raises UsageError for times outside the video, or where its times are unknown.
     """
-    import numpy
+    if times_s:
+        return [_nearest(info, time_s) for time_s in _inside(info, times_s)]
+    length = info.duration_s or float(info.frames)
+    count = min(max_frames, info.frames)
+    if info.duration_s is not None:
+        count = min(count, max(1, math.ceil(info.duration_s * fps - 1e-6)))
+    if sampling == "scene":
+        from keyelab.video import scene
 
+        middles = scene.middles(scene.lengths(info), count)
+    else:
+        middles = [(i + 0.5) * length / count for i in range(count)]
     if info.duration_s is None:
-        count = min(max_frames, info.frames)
-        return [Pick(None, int((i + 0.5) * info.frames / count)) for i in range(count)]
-    times_s = (numpy.array(info.stamps) - info.stamps[0]) * info.tick_s
-    count = min(max_frames, info.frames, max(1, math.ceil(info.duration_s * fps - 1e-6)))
-    picks = []
-    for i in range(count):
-        middle_s = (i + 0.5) * info.duration_s / count
-        index = int(numpy.abs(times_s - middle_s).argmin())
-        time_s = round(float(times_s[index]), 3)
-        picks.append(Pick(info.stamps[index], index, round(middle_s, 3), time_s))
-    return picks
+        return [Pick(None, int(middle)) for middle in middles]
+    return [_nearest(info, middle_s) for middle_s in middles]
 
 
-def take(info: VideoInfo, picks: Sequence[Pick]) -> Iterator[tuple[Pick, Any]]:
-    """Decode from the start; each picked frame once, upright RGB (height × width × 3, uint8).
+def sampling(
+    info: VideoInfo, picks: Sequence[Pick], taken: Sequence[Pick], sent: int | None = None
+) -> Sampling:
+    """What became of `picks`: `taken` are those that decoded, `sent` (default: all) were sent.
 
-    Frames that cannot be decoded are passed over.
+    A frame stands for the time it is shown and, to both sides of it, half of T / asked and of a
+    frame's own time, because the nearest frame is so far from where it was asked for.
     """
-    import numpy
+    counts = (len(picks), len({pick.index for pick in picks}), len(taken))
+    known = sorted(pick.index for pick in taken if pick.time_s is not None)
+    sent = len(taken) if sent is None else sent
+    if not known or not info.duration_s:
+        return Sampling(*counts, sent, None, None)
+    times_s = info.times_s.tolist()
+    ends_s = [*times_s[1:], info.duration_s]
+    half_s = (info.duration_s / len(picks) + info.duration_s / info.frames) / 2
+    covered_s = reached_s = 0.0
+    for index in known:
+        start_s = max(reached_s, times_s[index] - half_s)
+        end_s = min(info.duration_s, ends_s[index] + half_s)
+        covered_s += max(0.0, end_s - start_s)
+        reached_s = max(reached_s, end_s)
+    stops_s = [0.0, *(times_s[index] for index in known), info.duration_s]
+    gap_s = max(later - earlier for earlier, later in itertools.pairwise(stops_s))
+    coverage = min(1.0, round(covered_s / info.duration_s, 6))
+    return Sampling(*counts, sent, coverage, round(gap_s, 3))
 
-    wanted = {pick.index if pick.stamp is None else pick.stamp: pick for pick in picks[::-1]}
-    for index, frame in enumerate(_decoded(info)):
-        if pick := wanted.pop(index if info.duration_s is None else frame.pts, None):
-            upright = numpy.rot90(frame.to_ndarray(format="rgb24"), round(frame.rotation / 90))
-            yield pick, numpy.ascontiguousarray(upright)
-        if not wanted:
-            return
+
+def rows(sampling: Sampling) -> list[dict[str, str | int]]:
+    """The sampling as table rows."""
+    share, gap_s = sampling.coverage, sampling.largest_gap_s
+    facts: dict[str, str | int] = {
+        "frames asked for": sampling.asked,
+        "of that, different ones in the video": sampling.chosen,
+        "of that, decodable": sampling.decodable,
+        "sent": sampling.sent,
+        "coverage of the duration": "unknown" if share is None else f"{share:.1%}",
+        "largest gap (s)": "unknown" if gap_s is None else f"{gap_s:.3f}",
+    }
+    return [{"fact": name, "value": value} for name, value in facts.items()]
 
 
 def article_comparison(max_frames: int) -> list[dict[str, str | int]]:
@@ -81,18 +134,29 @@ def article_comparison(max_frames: int) -> list[dict[str, str | int]]:
     return rows
 
 
-def _decoded(info: VideoInfo) -> Iterator[Any]:
-    """Every frame that decodes, in the order they are shown."""
-    import av
+def _inside(info: VideoInfo, times_s: Sequence[float]) -> list[float]:
+    if info.duration_s is None:
+        raise UsageError(
+            f"video_test.times_s: expected a video with times, found {shown(info.path)} without",
+            "keyelab run --set video_test.times_s=[]   # takes frames evenly by count",
+        )
+    outside = [time_s for time_s in times_s if not 0 <= time_s <= info.duration_s]
+    if outside:
+        raise UsageError(
+            f"video_test.times_s: expected times from 0 to {info.duration_s:.3f} s in "
+            f"{shown(info.path)}, found {', '.join(f'{time_s:g}' for time_s in outside)}",
+            "take out what is outside, or set times_s to [] for frames over the whole video",
+        )
+    return sorted(times_s)
 
-    with opened(info.path) as container:
-        stream = container.streams.video[0]
-        stream.thread_type = "AUTO"
-        packets = container.demux(stream)
-        while True:
-            try:
-                packet = next(packets)
-            except (StopIteration, av.error.FFmpegError):
-                return
-            with contextlib.suppress(av.error.FFmpegError):
-                yield from packet.decode()
+
+def _nearest(info: VideoInfo, wanted_s: float) -> Pick:
+    """The nearest frame, the earlier of two that are equally near but for rounded time stamps.
+
+    With as many parts as frames every middle lies between two frames.
+    """
+    apart_s = abs(info.times_s - wanted_s)
+    rounding_s = min(0.001, info.tick_s, (info.duration_s or 0.0) / info.frames / 4)
+    index = int((apart_s <= apart_s.min() + rounding_s).argmax())
+    time_s = round(float(info.times_s[index]), 3)
+    return Pick(info.stamps[index], index, round(wanted_s, 3), time_s)

@@ -17,10 +17,10 @@ def contact_sheet(frames: Sequence[Frame], path: Path, title: str) -> Path:
     import numpy
     from matplotlib.figure import Figure
 
-    lines = math.ceil(len(frames) / 5)
+    most, cell = (5, 1.9) if len(frames) <= 20 else (10, 1.1)  # a cell's width in inches
+    lines = math.ceil(len(frames) / most)
     columns = math.ceil(len(frames) / lines)
     tall = max(frame.height / frame.width for frame in frames)
-    cell = 1.9
     figure = Figure(
         figsize=(max(4.0, columns * cell), 0.4 + lines * (cell * tall + 0.15)), layout="constrained"
     )

@@ -1,4 +1,4 @@
-"""Videos made on the spot, whose frames carry their own number as a grey level."""
+"""Videos made on the spot, whose frames carry their own number: as a grey level, or drawn in."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import av
 import numpy
 import pytest
+from numbered import drawn_number, read_drawn
 
 GREY_STEP = 5
 SIZE = (96, 64)
@@ -35,17 +36,22 @@ class Maker:
         rate: int = 10,
         codec: str = "libx264",
         options: dict[str, str] | None = None,
+        coding: dict[str, str] | None = None,
         pictures: Sequence[Any] | None = None,
         kind: str | None = None,
+        pix_fmt: str = "yuv420p",
     ) -> Path:
-        """`count` frames at `rate` a second, or at `times` (s); frame i is grey i by default."""
+        """`count` frames at `rate` a second, or at `times` (s); frame i is grey i by default.
+
+        `options` are the container's and `coding` the codec's.
+        """
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         shown = list(pictures or [grey_frame(i) for i in range(len(times or range(count)))])
         with av.open(f"file:{path}", "w", format=kind, options=options or {}) as container:
-            stream = container.add_stream(codec, rate=rate, options={"crf": "10"})
+            stream = container.add_stream(codec, rate=rate, options=coding or {"crf": "10"})
             stream.height, stream.width = shown[0].shape[:2]
-            stream.pix_fmt = "yuv420p"
+            stream.pix_fmt = pix_fmt
             stream.codec_context.time_base = stream.time_base = _base(1000 if times else rate)
             for number, picture in enumerate(shown):
                 frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
@@ -67,12 +73,13 @@ def number_of(picture: Any) -> int:
     return round((float(numpy.mean(picture)) - 10) / GREY_STEP)
 
 
-def turn_clockwise(path: Path) -> None:
-    """Set the display matrix of an MP4's track to 90° clockwise, as a phone held upright does."""
+def turn(path: Path, degrees: int = 90) -> None:
+    """Set the display matrix of an MP4's track to `degrees` clockwise, as a phone held so does."""
     content = bytearray(path.read_bytes())
     start = content.index(b"tkhd") + 4
     offset = start + (40 if content[start] == 0 else 52)
-    fixed = [0, 1 << 16, 0, -(1 << 16), 0, 0, 0, 0, 1 << 30]
+    across, down = {90: (0, 1), 180: (-1, 0), 270: (0, -1)}[degrees]
+    fixed = [across << 16, down << 16, 0, -down << 16, across << 16, 0, 0, 0, 1 << 30]
     content[offset : offset + 36] = struct.pack(">9i", *fixed)
     path.write_bytes(content)
 
@@ -106,6 +113,18 @@ def skip_frames() -> Any:
 
 
 @pytest.fixture
-def rotate_90() -> Any:
-    """Marks an MP4 as recorded sideways."""
-    return turn_clockwise
+def turned() -> Any:
+    """Marks an MP4 as recorded sideways or upside down."""
+    return turn
+
+
+@pytest.fixture
+def drawn() -> Any:
+    """Draws a picture that shows its number."""
+    return drawn_number
+
+
+@pytest.fixture
+def read_number() -> Any:
+    """Reads the number that `drawn` has drawn."""
+    return read_drawn

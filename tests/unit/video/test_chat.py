@@ -152,6 +152,77 @@ def test_the_first_text_stops_the_clock_not_the_role_or_a_ping(server: Server) -
     assert reply.total_s >= reply.ttft_s + 0.19
 
 
+def test_pings_and_the_empty_role_are_no_first_text(server: Server) -> None:
+    server.script = stream(
+        ROLE, ":", delta(content=""), ":", 0.3, delta("stop", content="b"), "data: [DONE]"
+    )
+    reply = put(server)
+    assert reply.ttft_s is not None
+    assert reply.ttft_s >= 0.3
+
+
+def read(done: int) -> str:
+    told = {"total": 1000, "cache": 40, "processed": done, "time_ms": 5}
+    return "data: " + json.dumps({"choices": [], "prompt_progress": told})
+
+
+def test_a_long_prompt_tells_how_far_it_is_and_a_short_one_is_quiet(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[float | None, str]] = []
+    script = stream(ROLE, read(200), 0.4, read(500), read(1000), delta("stop", content="b"))
+    for patience_s in (5.0, 0.3):
+        monkeypatch.setattr(chat, "_QUIET_S", patience_s)
+        server.script = script
+        put(server, on_progress=lambda share, text: told.append((share, text)))
+    assert told == [
+        (0.5, "prompt: 500 of 1,000 tokens, 40 cached"),
+        (1.0, "prompt: 1,000 of 1,000 tokens, 40 cached"),
+    ]
+
+
+def question(words: str) -> dict[str, Any]:
+    part = {"type": "text", "text": words}
+    return {"messages": [{"role": "user", "content": [part]}], "max_tokens": 9}
+
+
+def test_questions_are_asked_in_order_and_one_that_fails_does_not_take_the_others(
+    server: Server,
+) -> None:
+    good = stream(delta("stop", content="yes"))
+    scripts = [good, answer(500, {"error": {"message": "boom"}}), good]
+    server.script = lambda handler: scripts.pop(0)(handler)
+    heard: list[str] = []
+    asking = chat.asking(
+        facts(server.url), timeout_s=5, kept=Path("reply.jsonl"), on_text=heard.append
+    )
+    replies = chat.ask_each(asking, [question(f"q{i}") for i in (1, 2, 3)], on_text=heard.append)
+    assert [reply.answer for reply in replies] == ["yes", "", "yes"]
+    assert replies[1].error is not None
+    assert "boom" in replies[1].error.message
+    said = "".join(heard)
+    assert said.startswith("[1] q1\nyes\n[2] q2\n[no answer] ")
+    assert said.endswith("[3] q3\nyes\n")
+    assert [path.name for path in sorted(Path().glob("reply*"))] == [
+        "reply-2.jsonl", "reply-3.jsonl", "reply.jsonl",
+    ]  # fmt: skip
+
+
+def test_when_no_question_is_answered_the_first_error_is_raised(server: Server) -> None:
+    scripts = [answer(500, {"error": {"message": said}}) for said in ("one", "two")]
+    server.script = lambda handler: scripts.pop(0)(handler)
+    asking = chat.asking(facts(server.url), timeout_s=5, kept=Path("reply.jsonl"))
+    with pytest.raises(KeyelabError, match="HTTP 500: one"):
+        chat.ask_each(asking, [question("a"), question("b")])
+
+
+def test_cached_tokens_come_from_the_timings_or_else_from_the_usage() -> None:
+    usage = {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 7}}
+    assert Reply(usage=usage).cached_tokens == 7
+    assert Reply(usage=usage, timings={"cache_n": 6}).cached_tokens == 6
+    assert Reply().cached_tokens is None
+
+
 def test_reasoning_starts_the_answer_too(server: Server) -> None:
     server.script = stream(delta(reasoning_content="a"), 0.3, delta("stop", content="b"))
     assert (put(server).ttft_s or 9) < 0.25
@@ -165,29 +236,64 @@ def refusal(server: Server, **kwargs: Any) -> KeyelabError:
     return caught.value
 
 
+# bodies of llama-server b10019 as they came, of a server with -c 600 -np 2 -kvu
 EXCEEDED = {
-    "message": "the request exceeds the available context size",
+    "code": 400,
+    "message": "request (970 tokens) exceeds the available context size (768 tokens), "
+    "try increasing it",
     "type": "exceed_context_size_error",
-    "n_prompt_tokens": 20480,
-    "n_ctx": 4096,
+    "n_prompt_tokens": 970,
+    "n_ctx": 768,
 }
+IN_WORDS = {name: EXCEEDED[name] for name in ("code", "message", "type")}
+FULL = {"code": 500, "message": "Context size has been exceeded.", "type": "server_error"}
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        answer(400, {"error": EXCEEDED}),
-        answer(200, {"error": EXCEEDED}),
-        stream("data: " + json.dumps({"error": EXCEEDED})),
-        stream("error: " + json.dumps(EXCEEDED)),
-    ],
-)
-def test_context_exceeded_has_one_diagnosis_in_every_form(server: Server, script: Script) -> None:
-    server.script = script
+@pytest.mark.parametrize("error", [EXCEEDED, IN_WORDS], ids=["fields", "words"])
+@pytest.mark.parametrize("form", ["400", "200", "stream", "error line"])
+def test_context_exceeded_has_one_diagnosis_in_every_form(
+    server: Server, error: dict[str, Any], form: str
+) -> None:
+    server.script = {
+        "400": answer(400, {"error": error}),
+        "200": answer(200, {"error": error}),
+        "stream": stream("data: " + json.dumps({"error": error})),
+        "error line": stream("error: " + json.dumps(error)),
+    }[form]
+    found = refusal(server)
+    assert found.message == "the prompt has 970 tokens and the context of a slot 768"
+    assert "max_frames" in found.hint
+    assert "1070 tokens" in found.hint
+
+
+def test_the_cells_that_slots_share_may_be_full_in_the_middle_of_an_answer(server: Server) -> None:
+    server.script = stream(
+        ROLE, delta(content="triangle"), "data: " + json.dumps({"error": FULL}), whole=False
+    )
     error = refusal(server)
-    assert error.message == "the prompt has 20480 tokens and the context of a slot 4096"
-    assert "max_frames" in error.hint
-    assert "20580 tokens" in error.hint
+    assert "the context that all slots share is full" in error.message
+    assert "serve.parallel: 1" in error.hint
+
+
+def test_a_video_that_the_server_cannot_open_names_ffmpeg_and_the_way_without(
+    server: Server,
+) -> None:
+    said = "Failed to load image or audio file"
+    error = {"code": 400, "message": said, "type": "invalid_request_error"}
+    server.script = answer(400, {"error": error})
+    parts = [{"type": "input_video", "input_video": {"data": "AAAA"}}]
+    body = {"messages": [{"role": "user", "content": parts}], "max_tokens": 9}
+    with pytest.raises(KeyelabError, match="ffmpeg and ffprobe are missing") as caught:
+        ask(facts(server.url), body, timeout_s=5, kept=Path("reply.jsonl"))
+    assert "video_test.mode: frames" in caught.value.hint
+
+
+def test_a_web_page_is_named_by_its_title(server: Server) -> None:
+    page = b"<html><head><title>502\nBad  Gateway</title></head><body>" + b"x" * 5000 + b"</body>"
+    server.script = answer(502, page)
+    error = refusal(server)
+    assert error.message == "expected an answer, found HTTP 502: a web page: 502 Bad Gateway"
+    assert "http_proxy" in error.hint
 
 
 @pytest.mark.parametrize(
@@ -195,6 +301,9 @@ def test_context_exceeded_has_one_diagnosis_in_every_form(server: Server, script
     [
         (401, {"error": {"message": "Invalid API Key"}}, "401: Invalid API Key", "LLAMA_API_KEY"),
         (413, b"<html>too large</html>", "too large", "jpeg_quality"),
+        (413, b"", "HTTP 413: no word", "100 MiB"),
+        (500, b"", "HTTP 500: no word", "log"),
+        (200, b"<html><title>Login</title></html>", "a web page: Login", "http_proxy"),
         (503, b"proxy: host not allowed", "; A proxy answers", "proxy"),
         (500, {"error": {"message": "image input is not supported"}}, "image input", "projector"),
         (500, b"Internal", "HTTP 500: Internal", "log"),
@@ -340,3 +449,17 @@ def test_the_key_of_the_environment_is_sent_and_its_proxy_not_used(
     server.script = stream(delta("stop", content="x"), "data: [DONE]")
     assert put(server).answer == "x"
     assert server.headers["Authorization"] == "Bearer planted-key"
+
+
+def test_the_key_of_a_file_is_sent_and_the_environments_is_not(
+    server: Server, monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setenv("LLAMA_API_KEY", "other")
+    key = folder / "key"
+    key.write_text("planted-key-of-a-file\n")
+    key.chmod(0o600)
+    server.script = stream(delta("stop", content="x"), "data: [DONE]")
+    serving = facts(server.url).model_copy(update={"api_key_file": str(key)})
+    assert ask(serving, BODY, timeout_s=5, kept=Path("reply.jsonl")).answer == "x"
+    assert server.headers["Authorization"] == "Bearer planted-key-of-a-file"
+    assert "planted-key" not in Path("reply.jsonl").read_text()

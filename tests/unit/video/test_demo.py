@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import av
 import numpy
 import pytest
 
-from keyelab.video.demo import COLOURS, MOTIONS, SHAPES, Story, draw, make_clip
+from keyelab.errors import UsageError
+from keyelab.video.demo import COLOURS, MOTIONS, SHAPES, Film, Story, draw, make_clip
 from keyelab.video.probe import probe
 
 
@@ -51,3 +53,84 @@ def test_same_story_gives_the_same_file_of_four_seconds(tmp_path: Path) -> None:
     info = probe(one)
     assert (info.width, info.height, info.frames) == (96, 96, 48)
     assert info.duration_s == pytest.approx(4.0, abs=0.01)
+
+
+def frames_of(path: Path) -> list[numpy.ndarray]:
+    """Every frame, turned upright as a player does."""
+    with av.open(str(path)) as container:
+        return [
+            numpy.rot90(one.to_ndarray(format="rgb24"), round(one.rotation / 90))
+            for one in container.decode(video=0)
+        ]
+
+
+def test_captions_tell_what_happens_later() -> None:
+    captions = {
+        Story(then="left").caption: "a red circle moves right, then left",
+        Story(motion="still", then="up").caption: "a red circle stays still, then moves up",
+        Story(then="blue").caption: "a red circle moves right, then turns blue",
+    }
+    assert list(captions) == list(captions.values())
+
+
+def test_a_late_event_shows_after_its_time_only() -> None:
+    turns = Story("red", "square", "still", "blue", at=0.9)
+    assert draw(turns, 0.89)[48, 48].tolist() == list(COLOURS["red"])
+    assert draw(turns, 0.91)[48, 48].tolist() == list(COLOURS["blue"])
+    starts = Story("red", "circle", "still", "up", at=0.9)
+    places = [centre(draw(starts, share))[1] for share in (0.0, 0.9, 0.95, 1.0)]
+    assert places[0] == places[1]
+    assert places[1] - places[2] == pytest.approx(24, abs=0.5)
+    assert places[2] - places[3] == pytest.approx(24, abs=0.5)
+
+
+def test_a_change_of_direction_goes_and_returns() -> None:
+    story = Story("green", "circle", "right", "left", at=0.5)
+    left, middle, back = (centre(draw(story, share))[0] for share in (0.0, 0.5, 1.0))
+    assert middle - left == pytest.approx(48, abs=0.5)
+    assert back == pytest.approx(left, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"),
+    [("a.mp4", "libx264"), ("a.mov", "mpeg4"), ("a.mkv", "ffv1"), ("a.webm", "libvpx-vp9"),
+     ("a.avi", "mjpeg")],
+)  # fmt: skip
+def test_every_container_holds_the_same_pictures(tmp_path: Path, name: str, codec: str) -> None:
+    story = Story("green", "square", "down")
+    film = Film(width=160, height=120, rate=5, duration_s=2.0, codec=codec)
+    shown = frames_of(make_clip(tmp_path / name, story, film))
+    assert len(shown) == 10
+    for number, picture in enumerate(shown):
+        drawn = draw(story, number / 9, film)
+        assert picture.shape == (120, 160, 3)
+        assert numpy.abs(picture.astype(int) - drawn).mean() < 4
+    info = probe(tmp_path / name)
+    assert info.duration_s == pytest.approx(2.0, abs=0.21)
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_a_turned_clip_is_shown_upright(tmp_path: Path, degrees: int) -> None:
+    story, film = Story("blue", "triangle", "up"), Film(width=128, rotation_deg=degrees)
+    shown = frames_of(make_clip(tmp_path / "a.mp4", story, film))
+    assert shown[0].shape == (96, 128, 3)
+    assert numpy.abs(shown[0].astype(int) - draw(story, 0.0, film)).mean() < 4
+    with av.open(str(tmp_path / "a.mp4")) as container:
+        stored = next(container.decode(video=0))
+    assert (stored.width, stored.height) == ((96, 128) if degrees != 180 else (128, 96))
+
+
+def test_a_variable_rate_keeps_the_times_and_the_duration(tmp_path: Path) -> None:
+    film = Film(variable=True)
+    info = probe(make_clip(tmp_path / "a.mp4", Story(), film))
+    assert 15 < info.frames < 40
+    gaps = numpy.diff([float(one) for one in film.times()])
+    assert len({round(gap, 3) for gap in gaps}) > 1
+    assert info.duration_s == pytest.approx(4.0, abs=0.1)
+
+
+def test_what_cannot_be_made_is_said() -> None:
+    with pytest.raises(UsageError, match=r"ends in .*\.mp4.*, found clip\.txt"):
+        make_clip(Path("clip.txt"), Story())
+    with pytest.raises(UsageError, match="0, 90, 180 or 270"):
+        make_clip(Path("clip.mkv"), Story(), Film(rotation_deg=90))

@@ -10,7 +10,9 @@ import numpy
 import pytest
 
 from keyelab.errors import KeyelabError
-from keyelab.video.probe import VideoInfo, clock, probe, rows
+from keyelab.video.decode import take
+from keyelab.video.probe import VideoInfo, probe, rows, undecodable
+from keyelab.video.sample import plan
 
 
 def test_constant_rate_file_is_read_exactly(make_video: Any) -> None:
@@ -83,7 +85,6 @@ def test_each_file_that_is_no_video_gets_its_own_sentence(tmp_path: Path, make_v
         path.write_bytes(content)
         assert said in refusal(path).message
     assert "found no file there" in refusal(tmp_path / "missing.mp4").message
-    assert "found no file there" in refusal(tmp_path).message
 
 
 def test_a_codec_that_cannot_be_decoded_comes_with_the_convert_command(make_video: Any) -> None:
@@ -106,6 +107,25 @@ def test_sound_alone_is_named(tmp_path: Path) -> None:
     assert "audio" in refusal(path).message
 
 
+def test_the_cover_of_a_song_is_no_video(tmp_path: Path) -> None:
+    path = tmp_path / "song.m4a"
+    with av.open(str(path), "w", format="mp4") as container:
+        song = container.add_stream("aac", rate=8000, layout="mono")
+        cover = container.add_stream("mjpeg", rate=1)
+        cover.width, cover.height, cover.pix_fmt = 16, 16, "yuvj420p"
+        cover.disposition = av.stream.Disposition.attached_pic.value
+        sound = av.AudioFrame.from_ndarray(
+            numpy.zeros((1, 1024), numpy.float32), format="fltp", layout="mono"
+        )
+        sound.sample_rate = 8000
+        black = av.VideoFrame.from_ndarray(numpy.zeros((16, 16, 3), numpy.uint8), format="rgb24")
+        container.mux([*song.encode(sound), *song.encode(), *cover.encode(black), *cover.encode()])
+    with av.open(str(path)) as container:
+        assert len(container.streams.video) == 1
+    assert "expected a video stream" in refusal(path).message
+    assert "found audio" in refusal(path).message
+
+
 def test_a_cut_file_with_its_index_in_front_says_what_it_holds(make_video: Any) -> None:
     path = make_video(count=40, options={"movflags": "faststart"})
     content = path.read_bytes()
@@ -116,15 +136,73 @@ def test_a_cut_file_with_its_index_in_front_says_what_it_holds(make_video: Any) 
     assert (info.duration_s or 0) < 3.5
 
 
-@pytest.mark.parametrize(
-    "packets",
-    [[], [(0, 1), (None, 1), (2, 1)], [(0, 1), (0, 1)], [(0, None)], [(0, 0)]],
-)
-def test_clock_is_unknown_when_stamps_are_missing_equal_or_alone(packets: list[Any]) -> None:
-    assert clock(packets) == ((), 0.0)
+def patched(path: Path, after: bytes, offset: int, content: bytes) -> Path:
+    """Overwrites what stands `offset` bytes behind the end of `after`."""
+    data = bytearray(path.read_bytes())
+    start = data.index(after) + len(after) + offset
+    data[start : start + len(content)] = content
+    path.write_bytes(data)
+    return path
 
 
-def test_clock_takes_b_frames_in_any_order_and_a_late_start() -> None:
-    assert clock([(50, None), (53, None), (51, None), (52, None)]) == ((50, 51, 52, 53), 4.0)
-    assert clock([(50, 1), (51, 7)]) == ((50, 51), 8.0)
-    assert clock([(9, 4)]) == ((9,), 4.0)
+def test_a_stated_rate_of_0_is_not_believed(make_video: Any, drawn: Any, read_number: Any) -> None:
+    pictures = [drawn(i) for i in range(20)]
+    path = make_video(
+        "r.avi", codec="mjpeg", coding={"q": "2"}, pix_fmt="yuvj420p", pictures=pictures
+    )
+    patched(path, b"strh", 4 + 20, bytes(8))  # dwScale and dwRate
+    patched(path, b"avih", 4, bytes(4))  # microseconds per frame
+    info = probe(path)
+    assert info.frames == 20
+    numbers = [read_number(rgb) for _, rgb in take(info, plan(info, fps=1000, max_frames=4))]
+    assert numbers == [2, 7, 12, 17]
+
+
+@pytest.mark.parametrize("rate", [b"\x7f\xf8\0\0\0\0\0\0", bytes(8)], ids=["NaN", "0"])
+def test_a_duration_that_is_no_number_is_not_believed(
+    make_video: Any, drawn: Any, read_number: Any, rate: bytes
+) -> None:
+    path = make_video("n.mkv", pictures=[drawn(i) for i in range(20)])
+    patched(path, b"\x44\x89\x88", 0, rate)  # Duration, a float of 8 bytes
+    info = probe(path)
+    assert info.stated_duration_s is None or info.stated_duration_s > 0
+    assert info.duration_s == pytest.approx(2.0, abs=0.01)
+    numbers = [read_number(rgb) for _, rgb in take(info, plan(info, fps=2, max_frames=9))]
+    assert numbers == [2, 7, 12, 17]
+
+
+def test_one_gif_picture_is_one_frame(make_video: Any, drawn: Any) -> None:
+    info = probe(make_video("a.gif", codec="gif", pix_fmt="rgb8", coding={}, pictures=[drawn(1)]))
+    assert info.frames == 1
+    assert len(list(take(info, plan(info, fps=2, max_frames=9)))) == 1
+
+
+def test_a_photo_is_a_video_of_one_frame(tmp_path: Path, drawn: Any, read_number: Any) -> None:
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(jpeg(drawn(9)))
+    info = probe(path)
+    assert [read_number(rgb) for _, rgb in take(info, plan(info, fps=2, max_frames=9))] == [9]
+
+
+def jpeg(picture: Any) -> bytes:
+    import cv2
+
+    return bytes(cv2.imencode(".jpg", picture)[1])
+
+
+def test_a_text_file_in_the_clothes_of_a_playlist_reaches_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "list.m3u8"
+    path.write_text("#EXTM3U\n#EXTINF:1,\nhttp://127.0.0.1:9/a.ts\n#EXT-X-ENDLIST\n")
+    assert "expected" in refusal(path).message
+
+
+def test_an_animated_webp_comes_with_a_command_that_can_read_it(
+    make_video: Any, drawn: Any
+) -> None:
+    if "libwebp_anim" not in av.codecs_available:
+        pytest.skip("this PyAV has no encoder libwebp_anim")
+    pictures = [drawn(i) for i in range(4)]
+    path = make_video("a.webp", codec="libwebp_anim", coding={"quality": "90"}, pictures=pictures)
+    info = probe(path)
+    assert not list(take(info, plan(info, fps=9, max_frames=9)))
+    assert "magick" in undecodable(path, info.codec).hint

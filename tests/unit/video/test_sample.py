@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from keyelab.errors import UsageError
 from keyelab.params import resolve
+from keyelab.video.decode import take
 from keyelab.video.probe import VideoInfo, probe
-from keyelab.video.sample import article_comparison, plan, take
+from keyelab.video.sample import Pick, Sampling, article_comparison, plan, sampling
+from keyelab.video.sample import rows as sampling_rows
 
 
 def steady(duration_s: float, frames: int) -> VideoInfo:
@@ -129,11 +131,11 @@ def test_what_an_edit_list_cuts_off_is_neither_counted_nor_sent(
     assert (first[0].index, first[0].time_s) == (0, pytest.approx(0.0, abs=0.06))
 
 
-def test_a_sideways_recording_is_turned_upright(make_video: Any, rotate_90: Any) -> None:
+def test_a_sideways_recording_is_turned_upright(make_video: Any, turned: Any) -> None:
     marked = numpy.full((64, 96, 3), 20, numpy.uint8)
     marked[:20, :20] = 230  # top left as recorded is top right once turned clockwise
     path = make_video(pictures=[marked] * 3)
-    rotate_90(path)
+    turned(path)
     info = probe(path)
     _, picture = next(take(info, plan(info, fps=2.0, max_frames=1)))
     assert picture.shape == (96, 64, 3)
@@ -162,3 +164,60 @@ def test_a_cut_file_gives_the_frames_it_has(make_video: Any) -> None:
     info = probe(path)
     taken = list(take(info, plan(info, fps=2.0, max_frames=10)))
     assert 1 <= len(taken) <= 10
+
+
+def test_explicit_times_take_the_nearest_frames_in_order_and_win_over_the_rest(
+    make_video: Any, frame_number: Any
+) -> None:
+    info = probe(make_video(count=40, rate=10))
+    picks = plan(info, fps=1.0, max_frames=1, times_s=[3.96, 0, 1.04, 4.0], sampling="scene")
+    assert [pick.index for pick in picks] == [0, 10, 39, 39]
+    assert [pick.requested_s for pick in picks] == [0, 1.04, 3.96, 4.0]
+    assert [frame_number(rgb) for _, rgb in take(info, picks)] == [0, 10, 39]
+
+
+@pytest.mark.parametrize("wrong", [[-0.1], [1.0, 4.2], [math.nan], [math.inf]])
+def test_times_outside_the_video_are_named_with_its_end(
+    make_video: Any, wrong: list[float]
+) -> None:
+    info = probe(make_video(count=40, rate=10))
+    with pytest.raises(UsageError, match=r"times from 0 to 4\.000 s in .*clip\.mp4") as caught:
+        plan(info, fps=1.0, max_frames=1, times_s=wrong)
+    assert f"found {wrong[-1]:g}" in caught.value.message
+    raw = probe(make_video("raw.h264", kind="h264"))
+    with pytest.raises(UsageError, match=r"a video with times, found .* without"):
+        plan(raw, fps=1.0, max_frames=1, times_s=[0.5])
+
+
+def test_sampling_says_how_many_were_asked_differ_decode_and_are_sent() -> None:
+    info = steady(10.0, 100)
+    picks = plan(info, fps=1.0, max_frames=10)
+    whole = sampling(info, picks, picks)
+    assert whole == Sampling(10, 10, 10, 10, 1.0, 1.0)
+    lost = sampling(info, picks, [*picks[:4], *picks[6:]], sent=7)
+    assert (lost.asked, lost.chosen, lost.decodable, lost.sent) == (10, 10, 8, 7)
+    assert lost.coverage == pytest.approx(0.81, abs=0.02), "a hole in the middle is seen"
+    assert lost.largest_gap_s == pytest.approx(3.0, abs=0.1)
+    half = sampling(info, picks, picks[:5])
+    assert half.coverage == pytest.approx(0.5, abs=0.02)
+    assert half.largest_gap_s == pytest.approx(5.5, abs=0.1)
+    told = {row["fact"]: row["value"] for row in sampling_rows(lost)}
+    assert told["frames asked for"] == 10
+    assert told["largest gap (s)"] == "3.000"
+
+
+def test_a_frame_that_stands_still_counts_for_all_the_time_it_is_shown(make_video: Any) -> None:
+    info = probe(make_video(times=[0.0, 0.1, 0.2, 5.0, 5.1]))
+    picks = plan(info, fps=2.0, max_frames=4)
+    found = sampling(info, picks, [pick for pick, _ in take(info, picks)])
+    assert found.chosen == found.decodable < found.asked == 4
+    assert (found.coverage or 0) > 0.95
+    assert found.largest_gap_s == pytest.approx(4.8, abs=0.01)
+
+
+def test_coverage_of_unknown_times_is_unknown(make_video: Any) -> None:
+    info = probe(make_video("raw.h264", kind="h264"))
+    picks = plan(info, fps=1.0, max_frames=4)
+    assert sampling(info, picks, picks) == Sampling(4, 4, 4, 4, None, None)
+    assert sampling(steady(1, 10), [Pick(0, 0, 0.5, 0.0)], []).coverage is None
+    assert sampling_rows(sampling(info, picks, picks))[-1]["value"] == "unknown"
