@@ -141,8 +141,9 @@ def keep(plan: BuildPlan, facts: BuildFacts, verdicts: Iterable[Check]) -> None:
 
 
 def parse_version(text: str) -> str | None:
-    """b<number>-<commit> from what `llama-server --version` prints."""
-    found = re.search(r"^version: (\d+) \((\S+)\)", text, re.MULTILINE)
+    """b<number>-<commit> from what `llama-server --version` prints, in b10019's or b10502's form."""
+    form = r"^version: (?:\S+ \(build )?(\d+)(?:, commit | \()(\S+)\)"
+    found = re.search(form, text, re.MULTILINE)
     return f"b{found[1]}-{found[2]}" if found else None
 
 

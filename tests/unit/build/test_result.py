@@ -26,6 +26,8 @@ def statuses(plan: Any, found: Result) -> dict[str, str]:
 def test_version_is_read_with_its_commit() -> None:
     text = "version: 10019 (0123456789ab)\nbuilt with GNU 12.2.0 for Linux x86_64\n"
     assert result.parse_version(text) == "b10019-0123456789ab"
+    text = "version: 0.1.2-dev (build 10502, commit 0123456789ab)\nbuilt with GNU 12.2.0\n"
+    assert result.parse_version(text) == "b10502-0123456789ab"
     assert result.parse_version("error while loading shared libraries") is None
 
 
