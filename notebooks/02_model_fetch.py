@@ -26,7 +26,7 @@
 # %% [markdown]
 # ## Parameters
 #
-# `source` is one of: `packaged` (a 2.5 MB demo pair inside keyelab), `path` (files that are
+# `source` is one of: `packaged` (a 4.6 MB demo pair inside keyelab), `path` (files that are
 # already on this machine), `modelscope` or `huggingface` (a download with that hub's client).
 
 # %% tags=["parameters"]

@@ -78,7 +78,8 @@ class Film:
     `width` and `height` (px) and `rate` (frames/s) are those of the picture as it is shown.
     `radius` and `travel` are shares of its shorter side, `shift` moves the path by shares of the
     room that is left (-1 to 1). `rotation_deg`: stored turned, with the mark that turns it back
-    (MP4 and MOV). `variable`: frames are left out here and there, the others keep their times.
+    (MP4 and MOV). `variable`: frames are left out here and there, the others keep their times (not
+    in AVI, which stores none).
     """
 
     width: int = 96
@@ -114,6 +115,22 @@ def make_clip(path: Path, story: Story, film: Film | None = None) -> Path:
 
     film = film or Film()
     _check(path, film)
+    try:
+        content = _encoded(path, story, film)
+    except (ValueError, av.FFmpegError) as error:
+        raise UsageError(
+            f"expected a codec and a size that {path.suffix} can hold, found {film.codec}, "
+            f"{film.width} × {film.height} px: {error}",
+            "libx264 in .mp4 and libvpx-vp9 in .webm hold even sizes",
+        ) from None
+    if film.rotation_deg % 360:
+        _mark_turned(content, film.rotation_deg // 90 % 4)
+    return write_bytes(path, bytes(content))
+
+
+def _encoded(path: Path, story: Story, film: Film) -> bytearray:
+    import av
+
     buffer = io.BytesIO()
     turns = film.rotation_deg // 90
     with av.open(buffer, "w", format=_FORMATS[path.suffix], options={"fflags": "bitexact"}) as clip:
@@ -122,6 +139,8 @@ def make_clip(path: Path, story: Story, film: Film | None = None) -> Path:
         stream.pix_fmt = "yuvj420p" if film.codec == "mjpeg" else "yuv420p"
         stream.bit_rate = round(_BITS_A_PIXEL * film.width * film.height * film.rate)
         stream.codec_context.time_base = stream.time_base = Fraction(1, film.rate)
+        if film.variable:
+            stream.codec_context.max_b_frames = 0  # MP4 would give the last frame another's length
         times = film.times()
         for time_s in times:
             frame = av.VideoFrame.from_ndarray(
@@ -131,10 +150,7 @@ def make_clip(path: Path, story: Story, film: Film | None = None) -> Path:
             frame.time_base, frame.pts = Fraction(1, film.rate), round(time_s * film.rate)
             clip.mux(stream.encode(frame))
         clip.mux(stream.encode())
-    content = bytearray(buffer.getvalue())
-    if turns % 4:
-        _mark_turned(content, turns % 4)
-    return write_bytes(path, bytes(content))
+    return bytearray(buffer.getvalue())
 
 
 def draw(story: Story, share: float, film: Film | None = None) -> Any:
@@ -182,6 +198,11 @@ def _check(path: Path, film: Film) -> None:
             f"expected a rotation of 0, 90, 180 or 270 in MP4 or MOV, found {film.rotation_deg} "
             f"in {path.name}",
             "leave rotation_deg at 0, or name the clip demo.mp4",
+        )
+    if film.variable and path.suffix == ".avi":
+        raise UsageError(
+            f"expected a container that stores times, found {path.name} for a variable rate",
+            "name the clip demo.mp4",
         )
 
 

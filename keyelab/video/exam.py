@@ -1,62 +1,43 @@
-"""An exam for the demo model: clips it has never seen, asked about through a real server.
+"""An exam for the demo model, through a real server: python -m keyelab.video.exam URL
 
 Every clip is drawn by OpenCV, encoded as H.264 in MP4, sampled, and sent as JPEG, as any video
-is. Training drew its pictures otherwise and never saw a video. What is counted:
-answers that are word for word the truth, and answers that change as they must when frames are
-reversed, dropped, or have red and blue exchanged.
+is. What is counted: answers that are word for word the truth, and answers that change as they
+must when frames are reversed, dropped, or have red and blue exchanged.
 """
 
 from __future__ import annotations
 
-import base64
+import datetime
 import random
-from collections import defaultdict
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import requests
+import click
 
 from keyelab.errors import KeyelabError
-from keyelab.video import sample
-from keyelab.video.decode import take
-from keyelab.video.demo import COLOURS, MOTIONS, SHAPES, Film, Story, make_clip
-from keyelab.video.frame import encode, square
+from keyelab.files import sha256_file, write_json
+from keyelab.params import VideoTest
+from keyelab.video import sample, unseen
+from keyelab.video.asker import Asker
+from keyelab.video.demo import COLOURS, MOTIONS, Film, Story, make_clip
 from keyelab.video.probe import VideoInfo, probe
+from keyelab.video.tally import Tally
+from keyelab.video.unseen import Picture
 
-CAPTION = "What happens in these pictures?"
-_OPPOSITE = {"right": "left", "left": "right", "up": "down", "down": "up", "still": "still"}
-_SWAPPED = {"red": "blue", "blue": "red"}
-LABELS = ("Frame {number}:", "")
+Progress = Callable[[float | None, str], None]
+CAPTION, COUNT = "What happens in these pictures?", "How many pictures do you see?"
+CHINESE = {
+    "caption": "这个视频里发生了什么？",
+    "colour": "它是什么颜色？",
+    "shape": "它是什么形状？",
+}
+LABELS = ("Frame {number}:", VideoTest().frame_text, "")
 SIZES = ((96, 96), (128, 128), (160, 120), (224, 126), (224, 224))
-
-
-@dataclass
-class Score:
-    """How many answers were right of those asked for, by what was asked."""
-
-    right: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    wrong: list[dict[str, Any]] = field(default_factory=list)  # the first few, with answer
-
-    def add(self, name: str, truth: str, answer: str, right: bool | None = None) -> None:
-        good = answer == truth if right is None else right
-        self.asked[name] += 1
-        self.right[name] += good
-        if not good and len(self.wrong) < 200:
-            self.wrong.append({"asked": name, "expected": truth, "answer": answer})
-
-    def rows(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "asked": name,
-                "right": self.right[name],
-                "of": count,
-                "share": round(self.right[name] / count, 4),
-            }
-            for name, count in self.asked.items()
-        ]
+QUALITIES = (40, 50, 60, 70, 80, 90, 95)
+_OPPOSITE = {"right": "left", "left": "right", "up": "down", "down": "up"}
+_SWAPPED = {"red": "blue", "blue": "red"}
 
 
 def take_exam(
@@ -66,192 +47,179 @@ def take_exam(
     clips: int = 300,
     seed: int = 31337,
     frame_text: str = LABELS[0],
-    on_progress: Callable[[float | None, str], None] = lambda share, text: None,
-) -> Score:
-    """Ask the server at `url` about that many clips, made in `folder`.
+    on_progress: Progress = lambda share, text: None,
+) -> Tally:
+    """Ask the server at `url` about that many clips of 1 to 16 frames, made in `folder`.
 
     Raises KeyelabError when the server cannot be reached or refuses a question.
     """
-    score, dice = Score(), random.Random(seed)
-    asking = _Asking(url, frame_text)
+    tally, dice, ask = Tally(), random.Random(seed), Asker(url, folder, frame_text)
     for number in range(clips):
         most = 1 if number % 10 == 9 else dice.randint(2, 16)
-        story = _story(dice, most)
-        film = _film(dice, (96, 96))
-        info = probe(make_clip(folder / "clip.mp4", story, film))
-        quality = dice.randint(60, 95)
-        frames = _pictures(info, most, quality)
-        _about(score, asking, story, frames, quality)
+        story = unseen.story(dice, most)
+        info = probe(make_clip(folder / "clip.mp4", story, unseen.film(dice)))
+        _about(tally, ask, story, unseen.pictures(info, most), dice.randint(60, 95))
         on_progress((number + 1) / clips, f"clip {number + 1} of {clips}")
-    return score
+    return tally
 
 
-def sizes(url: str, folder: Path, *, clips: int = 40, seed: int = 4242) -> Score:
+def sizes(url: str, folder: Path, *, clips: int = 40, seed: int = 4242) -> Tally:
     """Captions of clips of several sizes, sent in their own size."""
-    score, dice = Score(), random.Random(seed)
-    asking = _Asking(url, LABELS[0])
+    tally, dice, ask = Tally(), random.Random(seed), Asker(url, folder)
     for width, height in SIZES:
         for _ in range(clips):
             most = dice.randint(2, 10)
-            story = _story(dice, most)
-            info = probe(make_clip(folder / "clip.mp4", story, _film(dice, (width, height))))
-            answer = asking(_pictures(info, most, 90, size_px=0), CAPTION)
-            score.add(f"caption at {width} × {height} px", story.caption, answer)
-    return score
+            story, film = unseen.story(dice, most), unseen.film(dice, width, height)
+            info = probe(make_clip(folder / "clip.mp4", story, film))
+            answer = ask(unseen.pictures(info, most, side_px=0), CAPTION)
+            tally.add(f"caption at {width} × {height} px", story.caption, answer)
+    return tally
 
 
-def late(url: str, folder: Path, *, clips: int = 40, seed: int = 909) -> Score:
-    """Clips with an event in the last tenth: all of the video sampled, and the article's way."""
-    score, dice = Score(), random.Random(seed)
-    asking = _Asking(url, LABELS[0])
+def qualities(url: str, folder: Path, *, clips: int = 40, seed: int = 777) -> Tally:
+    """Captions of the same clips, their frames stored at several JPEG qualities."""
+    tally, dice, ask = Tally(), random.Random(seed), Asker(url, folder)
     for _ in range(clips):
-        story = _story(dice, 10, at=0.9, eventful=True)
-        info = probe(make_clip(folder / "clip.mp4", story, _film(dice, (96, 96))))
-        answer = asking(_pictures(info, 10, 90), CAPTION)
-        score.add("late event, sampled by time", story.caption, answer)
-        first = range(0, 19)[:10]  # the article: of 19 candidates the first ten
-        picks = [
-            sample.Pick(info.stamps[i * info.frames // 19], i * info.frames // 19) for i in first
-        ]
-        answer = asking(_pictures(info, 10, 90, picks=picks), CAPTION)
-        score.add("late event, sampled as the article does", story.caption, answer)
-    return score
+        most = dice.randint(2, 10)
+        story = unseen.story(dice, most)
+        info = probe(make_clip(folder / "clip.mp4", story, unseen.film(dice)))
+        pictures = unseen.pictures(info, most)
+        for quality in QUALITIES:
+            answer = ask(pictures, CAPTION, quality)
+            tally.add(f"caption at JPEG quality {quality}", story.caption, answer)
+    return tally
 
 
-def _story(dice: random.Random, frames: int, at: float = 0, eventful: bool = False) -> Story:
-    colour, shape = dice.choice(list(COLOURS)), dice.choice(SHAPES)
-    motion = dice.choice(list(MOTIONS))
-    if not eventful and (frames < 5 or dice.random() < 0.6):
-        return Story(colour, shape, motion)
-    others = [one for one in COLOURS if one != colour]
-    moves = [one for one in MOTIONS if one not in (motion, "still")]
-    then = dice.choice([dice.choice(others), dice.choice(moves)])
-    return Story(colour, shape, motion, then, at or dice.uniform(0.35, 0.65))
+def sampling(url: str, folder: Path, *, clips: int = 40, seed: int = 909) -> Tally:
+    """Clips that only the whole duration explains, at most 10 frames of 2 a second, as article.
+
+    9.5 s give 19 candidates, of which the article's program keeps the first ten.
+    """
+    tally, dice, ask = Tally(), random.Random(seed), Asker(url, folder)
+    for name, draw in (("event in the last tenth", unseen.late), ("one turn", unseen.turning)):
+        for _ in range(clips):
+            story, film = draw(dice), long_film(dice)
+            info = probe(make_clip(folder / "clip.mp4", story, film))
+            for how, picks in samplers(info, film).items():
+                answer = ask(unseen.pictures(info, 10, picks=picks), CAPTION)
+                tally.add(f"{name}, {how}", story.caption, answer)
+    return tally
 
 
-def _film(dice: random.Random, size: tuple[int, int]) -> Film:
+def long_film(dice: random.Random) -> Film:
+    """A clip of 9.5 s at a rate of which 2 a second are 19 candidates."""
     return Film(
-        *size,
-        rate=dice.choice([10, 12, 25, 30]),
-        duration_s=dice.choice([2.0, 3.0, 4.0]),
-        variable=dice.random() < 0.2,
+        rate=dice.choice([10, 12, 24, 30]),
+        duration_s=9.5,
         ground=dice.randint(0, 80),
-        radius=dice.uniform(0.1, 0.16),
-        travel=dice.uniform(0.4, 0.55),
         shift=(dice.uniform(-1, 1), dice.uniform(-1, 1)),
     )
 
 
-def _pictures(
-    info: VideoInfo,
-    most: int,
-    quality: int,
-    *,
-    size_px: int = 96,
-    picks: Sequence[sample.Pick] | None = None,
-) -> list[Any]:
-    """RGB pictures as they are sent, before JPEG."""
-    chosen = picks or sample.plan(info, fps=1000, max_frames=most)
-    return [square(rgb, size_px) if size_px else rgb for _, rgb in take(info, chosen)]
+def samplers(info: VideoInfo, film: Film) -> dict[str, list[sample.Pick]]:
+    """What keyelab and the article's program take of a clip with the article's parameters."""
+    kept = sample.article(info.frames, film.rate, fps=2, max_frames=10)
+    times_s = info.times_s
+    return {
+        "sampled by time": sample.plan(info, fps=2, max_frames=10),
+        "sampled as in the article": [
+            sample.Pick(info.stamps[i], i, None, round(float(times_s[i]), 3)) for i in kept
+        ],
+    }
 
 
-def _about(score: Score, asking: _Asking, story: Story, frames: list[Any], quality: int) -> None:
-    single = len(frames) == 1
+def _about(
+    tally: Tally, ask: Asker, story: Story, pictures: Sequence[Picture], quality: int
+) -> None:
+    single, then = len(pictures) == 1, "" if len(pictures) == 1 else story.then
     truth = f"a {story.colour} {story.shape}" if single else story.caption
-    answer = asking(frames, CAPTION, quality)
-    score.add("caption", truth, answer)
-    told = answer.split()
-    score.add("colour in the caption", story.colour, answer, story.colour in told[1:2])
-    score.add("shape in the caption", story.shape, answer, story.shape in told[2:3])
+    answer = ask(pictures, CAPTION, quality)
+    words = answer.split(maxsplit=3)
+    tally.add("caption", truth, answer)
+    tally.add("colour in the caption", story.colour, answer, words[1:2] == [story.colour])
+    tally.add("shape in the caption", story.shape, answer, words[2:3] == [story.shape])
     if not single:
         motion = truth.split(maxsplit=3)[3]
-        score.add("motion in the caption", motion, answer, answer.split(maxsplit=3)[3:] == [motion])
-    then_colour = f", then {story.then}" if story.then in COLOURS and not single else ""
-    then_motion = f", then {story.then}" if story.then in MOTIONS else ""
-    moves = "unknown" if single else story.motion + then_motion
-    score.add("colour", story.colour + then_colour, asking(frames, "What colour is it?", quality))
-    score.add("shape", story.shape, asking(frames, "它是什么形状？", quality))
-    score.add("motion", moves, asking(frames, "Which way does it move?", quality))
-    count = asking(frames, "How many pictures do you see?", quality)
-    score.add("number of pictures", str(asking.blocks(len(frames))), count)
-    if len(frames) > 3:
-        fewer = asking(frames[::2], "How many pictures do you see?", quality)
-        score.add("half of them dropped: another number", f"not {count}", fewer, fewer != count)
-    if not single and not story.then and story.motion != "still":
+        tally.add("motion in the caption", motion, answer, words[3:] == [motion])
+    tally.add("caption, asked in Chinese", truth, ask(pictures, CHINESE["caption"], quality))
+    colour = story.colour + (f", then {then}" if then in COLOURS else "")
+    motion = "unknown" if single else story.motion + (f", then {then}" if then in MOTIONS else "")
+    for name, asked, expected in (
+        ("colour", "What colour is it?", colour),
+        ("colour, asked in Chinese", CHINESE["colour"], colour),
+        ("shape", "What shape is it?", story.shape),
+        ("shape, asked in Chinese", CHINESE["shape"], story.shape),
+        ("motion", "Which way does it move?", motion),
+        ("number of pictures", COUNT, str(ask.pictures_seen(len(pictures)))),
+        ("off topic", "What is the weather?", "I can only describe the video."),
+    ):
+        tally.add(name, expected, ask(pictures, asked, quality))
+    tally.add("no video", "I see no video.", ask([], CAPTION))
+    _about_faults(tally, ask, story, pictures, quality, truth)
+
+
+def _about_faults(
+    tally: Tally, ask: Asker, story: Story, pictures: Sequence[Picture], quality: int, truth: str
+) -> None:
+    """The same clip, damaged: the answer must become that of the damaged one."""
+    if len(pictures) > 3:
+        half = pictures[::2]
+        number = str(ask.pictures_seen(len(half)))
+        tally.add("half dropped: half the number", number, ask(half, COUNT, quality))
+    if len(pictures) > 1 and not story.then and story.motion != "still":
         other = Story(story.colour, story.shape, _OPPOSITE[story.motion]).caption
-        score.add("reversed: the opposite motion", other, asking(frames[::-1], CAPTION, quality))
+        backwards = unseen.renamed(pictures, pictures[::-1])
+        tally.add("reversed: the opposite motion", other, ask(backwards, CAPTION, quality))
     if story.colour in _SWAPPED and not story.then:
         other = truth.replace(story.colour, _SWAPPED[story.colour])
-        swapped = [one[..., ::-1] for one in frames]
-        score.add(
-            "red and blue exchanged: the other colour", other, asking(swapped, CAPTION, quality)
+        swapped = [(pick, rgb[..., ::-1]) for pick, rgb in pictures]
+        name = "red and blue exchanged: the other colour"
+        tally.add(name, other, ask(swapped, CAPTION, quality))
+
+
+def model_files(model_path: str) -> dict[str, str] | None:
+    """sha256 of the GGUF files beside the server's model; None where they cannot be read here."""
+    folder = Path(model_path).parent
+    found = sorted(folder.glob("*.gguf")) if Path(model_path).is_file() else []
+    return {path.name: sha256_file(path) for path in found} or None
+
+
+@click.command()
+@click.argument("url")
+@click.option("--clips", default=300, show_default=True, help="Clips of the exam itself.")
+@click.option("--seed", default=31337, show_default=True, help="Which clips are drawn.")
+@click.option("--labels/--no-labels", default=None, help="Only with, or only without, labels.")
+@click.option("--json", "target", type=click.Path(path_type=Path), help="Write the results here.")
+def main(url: str, clips: int, seed: int, labels: bool | None, target: Path | None) -> None:
+    """Ask the demo model at URL about clips it has never seen."""
+    url, fewer = url.rstrip("/"), max(1, clips * 2 // 15)
+    texts = [text for text in LABELS if labels is None or bool(text) == labels]
+    exams: dict[str, Callable[[Path], Tally]] = {
+        f"{clips} clips, " + (f"labels {text!r}" if text else "no labels"): partial(
+            take_exam, url, clips=clips, seed=seed, frame_text=text
         )
-    score.add("off topic", "", *_refused(asking(frames, "What is the weather?", quality)))
-    score.add("no video", "I see no video.", asking([], CAPTION, quality))
-
-
-def _refused(answer: str) -> tuple[str, bool]:
-    return answer, answer == "I can only describe the video."
-
-
-@dataclass
-class _Asking:
-    """Asks one question with pictures, greedily, without the server's prompt cache."""
-
-    url: str
-    frame_text: str
-    fuses: bool | None = None
-
-    def __call__(self, frames: Sequence[Any], question: str, quality: int = 90) -> str:
-        content: list[dict[str, Any]] = []
-        for number, rgb in enumerate(frames, 1):
-            if self.frame_text:
-                content.append({"type": "text", "text": self.frame_text.format(number=number)})
-            jpeg = encode(rgb, sample.Pick(None, number), number, quality).jpeg
-            uri = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
-            content.append({"type": "image_url", "image_url": {"url": uri}})
-        content.append({"type": "text", "text": question})
-        return str(self._reply(content)["choices"][0]["message"]["content"])
-
-    def blocks(self, frames: int) -> int:
-        """How many pictures the model gets: half of them where the server joins pairs."""
-        return -(-frames // 2) if self.joins() else frames
-
-    def joins(self) -> bool:
-        """Whether this server makes one block of two pictures without text between them."""
-        if self.frame_text:
-            return False
-        if self.fuses is None:
-            import numpy
-
-            grey = numpy.full((96, 96, 3), 40, numpy.uint8)
-            used = []
-            for count in (1, 2):
-                parts = [grey] * count
-                jpeg = [encode(one, sample.Pick(None, 1), 1, 90).data_uri for one in parts]
-                content = [{"type": "image_url", "image_url": {"url": one}} for one in jpeg]
-                used.append(self._reply(content)["usage"]["prompt_tokens"])
-            self.fuses = used[0] == used[1]
-        return self.fuses
-
-    def _reply(self, content: list[dict[str, Any]]) -> dict[str, Any]:
-        body = {
-            "messages": [{"role": "user", "content": content}],
-            "temperature": 0,
-            "max_tokens": 64,
-            "cache_prompt": False,
+        for text in texts
+    }
+    exams |= {one.__name__: partial(one, url, clips=fewer) for one in (sizes, qualities, sampling)}
+    try:
+        props = Asker(url, Path()).props
+        report = {
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "seed": seed,
+            "server": props.get("build_info"),
+            "model_sha256": model_files(props.get("model_path", "")),
+            "exams": (results := {}),
         }
-        try:
-            reply = requests.post(f"{self.url}/v1/chat/completions", json=body, timeout=60)
-        except requests.exceptions.RequestException as error:
-            raise KeyelabError(
-                f"expected an answer of {self.url}, found {type(error).__name__}",
-                "start llama-server with the demo model there",
-            ) from None
-        if not reply.ok:
-            raise KeyelabError(
-                f"expected an answer of {self.url}, found {reply.status_code}: {reply.text[:200]}",
-                "look at the server's log",
-            )
-        found: dict[str, Any] = reply.json()
-        return found
+        for part, exam in exams.items():
+            with tempfile.TemporaryDirectory() as folder:
+                tally = exam(Path(folder))
+            click.echo(f"\n## {part}\n\n{tally.table()}")
+            results[part] = {"rows": tally.rows(), "wrong": tally.wrong}
+            if target:
+                write_json(target, report)
+    except KeyelabError as error:
+        raise click.ClickException(str(error)) from None
+
+
+if __name__ == "__main__":
+    main()

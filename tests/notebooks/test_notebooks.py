@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import itertools
 import json
 import os
@@ -23,10 +24,14 @@ PARTS = [
     "Goal", "Time, risk and rollback", "Parameters", "Preflight", "Do", "Verify",
     "Result and next step",
 ]  # fmt: skip
+DEMO_MODEL = "demo_model"  # trains the packaged model again; no phase
 phases = pytest.mark.parametrize("phase", list(PARAMETERS))
+books = pytest.mark.parametrize("phase", [*PARAMETERS, DEMO_MODEL])
 
 
 def path(phase: str, suffix: str = ".ipynb") -> Path:
+    if phase == DEMO_MODEL:
+        return ROOT / "notebooks" / f"{phase}{suffix}"
     number = list(PARAMETERS).index(phase) + 1
     return ROOT / "notebooks" / f"{number:02d}_{phase}{suffix}"
 
@@ -62,7 +67,7 @@ def differing_cells(script: Path, book: Path) -> list[int]:
     return [number for number, (one, other) in pairs if one != other]
 
 
-@phases
+@books
 def test_pair_has_the_same_cells(phase: str) -> None:
     found = differing_cells(path(phase, ".py"), path(phase))
     assert not found, "these cells differ: edit the .py, then: make sync"
@@ -81,7 +86,7 @@ def test_pair_is_compared_by_content_and_differing_cells_are_named(tmp_path: Pat
     assert book.read_bytes() == before
 
 
-@phases
+@books
 def test_notebook_is_committed_without_outputs_and_with_ids(phase: str) -> None:
     book = json.loads(path(phase).read_text(encoding="utf-8"))
     assert book["metadata"]["kernelspec"]["name"] == "python3"
@@ -134,7 +139,7 @@ def test_papermill_help_lists_every_parameter_with_type_and_help(phase: str) -> 
     assert "Unknown" not in text
 
 
-@phases
+@books
 def test_notebook_has_the_seven_parts_in_order(phase: str) -> None:
     text = "\n".join(cell["source"] for cell in cells(phase, "markdown"))
     places = [
@@ -145,7 +150,7 @@ def test_notebook_has_the_seven_parts_in_order(phase: str) -> None:
     assert starts == sorted(starts)
 
 
-@phases
+@books
 def test_cells_are_short_and_define_nothing_and_shell_nothing(phase: str) -> None:
     for cell in cells(phase):
         if "parameters" in cell["metadata"].get("tags", []):
@@ -155,6 +160,35 @@ def test_cells_are_short_and_define_nothing_and_shell_nothing(phase: str) -> Non
         tree = ast.parse(cell["source"])  # magics and ! do not parse
         assert not [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
         assert "os.system" not in cell["source"]
+
+
+def test_every_notebook_is_one_of_these() -> None:
+    known = {path(phase).name for phase in (*PARAMETERS, DEMO_MODEL)}
+    assert {file.name for file in (ROOT / "notebooks").glob("*.ipynb")} == known
+
+
+def test_papermill_reads_the_parameters_of_the_demo_model() -> None:
+    from papermill.inspection import inspect_notebook
+
+    found = inspect_notebook(str(path(DEMO_MODEL)))
+    kinds = {name: one["inferred_type_name"] for name, one in found.items()}
+    assert {"None", "Any"}.isdisjoint(kinds.values())
+    assert kinds["out"] == "str"
+    assert all(one["help"] for one in found.values())
+
+
+def test_the_demo_model_needs_torch_and_says_so_before_anything_else(tmp_path: Path) -> None:
+    if importlib.util.find_spec("torch"):
+        pytest.skip("torch is installed")
+    done = subprocess.run(
+        [sys.executable, "-m", "papermill", str(path(DEMO_MODEL)), str(tmp_path / "out.ipynb"),
+         "-p", "out", str(tmp_path / "run")],
+        capture_output=True, text=True, timeout=120, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "expected torch for training, found none" in done.stderr
+    assert "pip install 'keyelab[train]'" in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_every_params_file_names_known_keys_and_comments_each() -> None:

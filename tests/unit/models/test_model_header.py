@@ -60,9 +60,9 @@ def test_it_agrees_with_the_gguf_package_on_the_demo_model(name: str) -> None:
 def test_the_demo_model_tells_its_geometry() -> None:
     header = read(PACKAGED / "keyelab-tiny-f16.gguf")
     assert header.architecture == "qwen3vlmoe"
-    assert header.parameters == 657_984
+    assert header.parameters == 1_068_416
     assert header.quantization == "F16"
-    assert header.number("context_length") == 4096
+    assert header.number("context_length") == 8192
     assert header.number("embedding_length") == 128
     with pytest.raises(KeyelabError, match=r"number qwen3vlmoe.no_such_key in .*, found None"):
         header.number("no_such_key")
