@@ -162,6 +162,17 @@ class VideoTest(Common):
 
 class PerfAnalysis(Common):
     log: str = Field("", description="llama-server log; empty takes the one of this run")
+    sweep: bool = Field(False, description="measure the running server at depths and under load")
+    sweep_depths: list[int] = Field(
+        [0, 512, 1024, 2048], description="context depths to measure at, tokens"
+    )
+    sweep_clients: list[int] = Field([1, 2, 4], description="numbers of clients at once")
+    sweep_answer_tokens: int = Field(32, ge=4, description="length of every answer, tokens")
+    sweep_repeats: int = Field(5, ge=1, description="measured rounds; one more warms up")
+    ttft_limit_s: float = Field(0.0, ge=0, description="goodput: latest first token, s; 0 is none")
+    token_limit_ms: float = Field(0.0, ge=0, description="goodput: slowest token, ms; 0 is none")
+    memory_gb_per_s: float = Field(0.0, ge=0, description="memory speed; 0 measures it on a CPU")
+    matrix_tflops: float = Field(0.0, ge=0, description="matrix speed; 0 measures it on a CPU")
 
 
 PARAMETERS: dict[str, type[Common]] = {

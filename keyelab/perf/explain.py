@@ -31,6 +31,11 @@ def of(tables: Tables, server: int) -> Tables:
     return Tables(*(part.iloc[cut[0] : cut[1]] for part, cut in zip(parts, cuts, strict=True)))
 
 
+def last(tables: Tables) -> Tables:
+    """The rows of the server run that begins last."""
+    return of(tables, int(tables.servers.server.max()))
+
+
 def load(tables: Tables) -> list[dict[str, Any]]:
     """Parts of the start, each from one of the log's stamps to the next (s).
 

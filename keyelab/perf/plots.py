@@ -1,125 +1,142 @@
-"""Pictures of a log: decode speed against context depth, and where a request's time goes.
-
-Colours are Okabe and Ito's, told apart by colour-blind readers; marks differ as well.
-"""
+"""Pictures of logs: decode speed against context depth, and the time of one image after another."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keyelab.files import write_bytes
-from keyelab.perf.server import ServerLog
-from keyelab.perf.table import windows
-from keyelab.perf.task import Task
-
-Run = tuple[str, ServerLog]
-_RUNS = (("#0072B2", "o"), ("#D55E00", "s"))
-_KINDS = {
-    "queue": "#999999",
-    "prompt": "#56B4E9",
-    "image encode": "#E69F00",
-    "image encode and prefill": "#F0E442",
-    "decode": "#009E73",
-    "not finished": "#CC79A7",
-}
-_MOST_TASKS = 12
+from keyelab.perf import explain
+from keyelab.perf.draw import LOOKS, figure, grid, logarithmic, nothing, written
+from keyelab.perf.fit import Line, fit
+from keyelab.perf.tables import Tables
 
 
-def depth_plot(path: Path, runs: Sequence[Run]) -> Path:
-    """Write a PNG: decode speed (tokens/s) against context depth (tokens), both logarithmic.
+@dataclass(frozen=True)
+class Curve:
+    """Decode times of one run: depths (tokens) and ms per token, and the line through them.
 
-    Small points are the log's windows of about 3 s, large ones the mean of each finished task.
+    `means` are whole answers, `points` what the line is fitted to.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
 
-    figure = Figure(figsize=(7.6, 4.2), layout="constrained")
-    axes = figure.subplots()
-    for (label, log), (colour, mark) in zip(runs, _RUNS, strict=False):
+    label: str
+    points: tuple[Any, Any]
+    means: tuple[Any, Any]
+    line: Line | None
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to draw."""
+        return len(self.points[0]) + len(self.means[0]) > 0
+
+
+def curve(label: str, own: Tables) -> Curve:
+    """The curve of a log; what ran beside another request is left out."""
+    found = explain.decode_line(own)
+    samples = own.samples.dropna(subset=["ms_per_token", "depth_tokens"])
+    samples = samples[samples.beside.fillna(0) == 0]
+    tasks = explain.decoded(own)
+    return Curve(
+        label,
+        (samples.depth_tokens.to_numpy(float), samples.ms_per_token.to_numpy(float)),
+        (tasks.depth_tokens.to_numpy(float), 1000 / tasks.decode_tps.to_numpy(float)),
+        found[0] if found else None,
+    )
+
+
+def swept(rows: Sequence[Mapping[str, Any]]) -> list[Curve]:
+    """The curves of a depth sweep, one a way."""
+    curves = []
+    for way in dict.fromkeys(row["way"] for row in rows):
+        own = [row for row in rows if row["way"] == way and row["ms_per_token"]]
+        points = [row["depth_tokens"] for row in own], [row["ms_per_token"] for row in own]
+        curves.append(Curve(way, points, ((), ()), fit(*points)))
+    return curves
+
+
+def depth_plot(path: Path, curves: Sequence[Curve]) -> Path:
+    """Write a PNG: decode speed (tokens/s) against context depth (tokens), speed logarithmic.
+
+    Small marks are the points of a line (windows of about 3 s, or runs of a sweep), large ones
+    whole answers, the band is the 95 % interval of the line, which is dashed where nothing was
+    measured.
+    """
+    import numpy as np
+
+    drawn = figure()
+    axes = drawn.subplots()
+    for one, (colour, mark) in zip(curves, LOOKS, strict=False):
+        if not one.known:
+            continue
         look: dict[str, Any] = {"color": colour, "marker": mark, "linestyle": "none"}
-        frame = windows(log).dropna().astype({"depth_tokens": int})
-        means = [
-            (task.depth_tokens, task.decode_tps)
-            for task in log.finished
-            if task.depth_tokens and task.decode_tps
-        ]
-        axes.plot(frame.depth_tokens, frame.tps, markersize=2.5, alpha=0.5, **look)
+        points, means = [np.asarray(side, float) for side in one.points], one.means
+        alpha = 0.3 if len(points[0]) > 50 else 0.9
+        axes.plot(points[0], 1000 / points[1], markersize=3, alpha=alpha, **look)
+        count = f"{len(points[0])} points, {len(means[0])} answers" if len(means[0]) else (
+            f"{len(points[0])} points"
+        )  # fmt: skip
         axes.plot(
-            [depth for depth, _ in means],
-            [tps for _, tps in means],
-            markersize=8,
-            markerfacecolor="none",
-            label=f"{label}: {len(means)} tasks, {len(frame)} windows",
-            **look,
-        )
+            means[0], [1000 / ms for ms in means[1]], markersize=8, markerfacecolor="none",
+            label=f"{one.label}: {count}", **look,
+        )  # fmt: skip
+        if one.line:
+            depths = np.linspace(0, one.line.high_x, 200)
+            value, low, high = np.array([one.line.at(depth) for depth in depths]).T
+            value = np.where(value > 0, value, np.nan)  # a line that starts below nothing
+            low = np.maximum(low, 0.3 * value)  # beyond it the interval leaves the picture
+            inside = depths >= one.line.low_x
+            axes.fill_between(depths, 1000 / high, 1000 / low, color=colour, alpha=0.15, lw=0)
+            axes.plot(depths[inside], 1000 / value[inside], color="black", linewidth=1.2)
+            axes.plot(depths[~inside], 1000 / value[~inside], "--", color="black", linewidth=1.0)
     axes.set(
         title="Decode speed against context depth",
         xlabel="context depth (tokens)",
         ylabel="decode speed (tokens/s)",
-        xscale="log",
         yscale="log",
     )
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-        axis.set_minor_formatter("")
-    axes.margins(0.12)
-    axes.grid(which="both", color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.legend(frameon=False, loc="best", fontsize=9)
-    return _written(figure, path)
+    known = any(one.known for one in curves)
+    if not known:
+        nothing(axes, "no speed of known depth")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.margins(0.06)
+    logarithmic(axes.yaxis)
+    grid(axes)
+    if known:
+        drawn.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return written(drawn, path)
 
 
-def timeline_plot(path: Path, runs: Sequence[Run]) -> Path:
-    """Write a PNG: each request from its arrival, as bars of queue, prompt, images and decode."""
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
-
-    lists = [list(log.tasks.values())[-_MOST_TASKS:] for _, log in runs]
-    heights = [max(1, len(tasks)) + 1.2 for tasks in lists]
-    figure = Figure(figsize=(7.6, 1.0 + 0.32 * sum(heights)), layout="constrained")
-    grid = figure.subplots(len(runs), 1, squeeze=False, height_ratios=heights).ravel()
-    for axes, (label, log), tasks in zip(grid, runs, lists, strict=True):
-        for place, task in enumerate(tasks):
-            for kind, start_s, length_s in segments(task):
-                axes.barh(place, length_s, left=start_s, color=_KINDS[kind], height=0.7)
-        axes.set_yticks(range(len(tasks)), [f"task {task.id}" for task in tasks])
-        axes.invert_yaxis()
-        left_out = len(log.tasks) - len(tasks)
-        older = f" (the last {len(tasks)}; {left_out} older not drawn)" if left_out else ""
-        axes.set_title(f"{label}{older}", fontsize=10, loc="left")
-        axes.set_xlabel("seconds since the request arrived")
-        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.margins(x=0.02)
-        axes.set_xlim(left=0)
-    names = [Patch(color=colour, label=kind) for kind, colour in _KINDS.items()]
-    figure.legend(handles=names, loc="outside lower center", ncols=3, frameon=False)
-    return _written(figure, path)
-
-
-def segments(task: Task) -> list[tuple[str, float, float]]:
-    """(kind, start, length) in seconds since the task's arrival (its start where unknown)."""
-    if task.launched_s is None:
-        return []
-    origin = task.launched_s if task.arrived_s is None else task.arrived_s
-    at = task.launched_s - origin
-    parts = [("queue", 0.0, at)]
-    if task.prompt_ms is None:
-        end_s = task.launched_s if task.last_seen_s is None else task.last_seen_s
-        return [*parts, ("not finished", at, end_s - task.launched_s)]
-    prompt_s = task.prompt_ms / 1000
-    parts.append(("prompt", at, prompt_s))
-    for encode in task.encodes:
-        if encode.end_s is not None and encode.start_s is not None:
-            kind = "image encode and prefill" if encode.with_prefill else "image encode"
-            parts.append((kind, encode.start_s - origin, encode.end_s - encode.start_s))
-    return [*parts, ("decode", at + prompt_s, (task.decode_ms or 0.0) / 1000)]
-
-
-def _written(figure: Any, path: Path) -> Path:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130, facecolor="white")
-    return write_bytes(path, buffer.getvalue())
+def image_plot(path: Path, runs: Sequence[tuple[str, Tables]]) -> Path:
+    """Write a PNG: time of each image against the context before it, one panel a run."""
+    drawn = figure(3.4)
+    grid_of = drawn.subplots(1, len(runs), squeeze=False).ravel()
+    for axes, (label, own), (colour, mark) in zip(grid_of, runs, LOOKS, strict=False):
+        chunks = own.chunks[own.chunks.images > 0].dropna(subset=["total_ms", "depth_tokens"])
+        axes.set_title(f"{label}: {len(chunks)} images", fontsize=10, loc="left")
+        axes.set_xlabel("context with the image (tokens)")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        grid(axes)
+        if not len(chunks):
+            nothing(axes, "no image of known time\n(from b10019 on: start with -lv 4)")
+            continue
+        depth = chunks.depth_tokens.to_numpy(float)
+        total_ms = (chunks.total_ms / chunks.images.astype(float)).to_numpy(float)
+        unit, parts = ("s", 1000) if total_ms.max() >= 1000 else ("ms", 1)
+        axes.set_ylabel(f"time of the image ({unit})")
+        axes.plot(
+            depth, total_ms / parts, mark, color=colour, markersize=5, label="encode and prefill"
+        )
+        encode = (chunks.encode_ms / chunks.images.astype(float)).to_numpy(float) / parts
+        if (encode == encode).any():
+            axes.plot(
+                depth, encode, mark, color=colour, markersize=5, markerfacecolor="none",
+                label="encode alone",
+            )  # fmt: skip
+        line = fit(depth, total_ms / parts)
+        if line and line.slope_interval()[0] > 0:  # else depth makes no difference that is seen
+            ends = [line.low_x, line.high_x]
+            axes.plot(ends, [line.at(x)[0] for x in ends], color=colour, linewidth=1.2)
+        axes.set_ylim(0, 1.3 * total_ms.max() / parts)
+        axes.legend(frameon=False, fontsize=9, loc="upper left")
+    return written(drawn, path)

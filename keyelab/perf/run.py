@@ -79,16 +79,18 @@ class Run:
 
     def mark(self, task: Task, v: Values, time_s: Time, line: int) -> None:
         tps = number(v[1])
-        task.decode_tps_logged, task.decode_line = tps, line
+        task.decode_tps_logged = tps
         if tps is not None:
             task.marks.append((time_s, int(v[0]), tps, number(v[2])))
 
     def prompt(self, task: Task, v: Values, time_s: Time, line: int) -> None:
-        task.prompt_ms, task.prompt_tokens, task.prompt_line = number(v[0]), count(v[1]), line
+        task.prompt_ms, task.prompt_tokens = number(v[0]), count(v[1])
 
     def decode(self, task: Task, v: Values, time_s: Time, line: int) -> None:
-        task.decode_ms, task.decode_tokens, task.decode_line = number(v[0]), count(v[1]), line
-        task.decode_tps_logged, task.timed_s = number(v[3]), time_s
+        task.decode_ms, task.decode_tokens = number(v[0]), count(v[1])
+        # no time: the 1000000.00 that is printed for a single token is no speed
+        task.decode_tps_logged = number(v[3]) if task.decode_ms else None
+        task.timed_s = time_s
 
     def draft(self, task: Task, v: Values, time_s: Time, line: int) -> None:
         task.drafts_accepted, task.drafts = count(v[1]), count(v[2])
@@ -100,10 +102,9 @@ class Run:
 
     def progress(self, task: Task, v: Values, time_s: Time, line: int) -> None:
         self._encoded(time_s, with_prefill=True)
-        task.prompt_read, task.prompt_line = number(v[1]), line
 
     def batch(self, task: Task, v: Values, time_s: Time, line: int) -> None:
-        task.prompt_read, task.prompt_line = number(v[1]), line
+        """It runs; more is not kept of it."""
 
     def launch(self, task: Task, v: Values, time_s: Time, line: int) -> None:
         """A slot takes a task up; requests are taken up in the order of their arrival."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,9 +61,8 @@ class Task:
 
     `marks` are (s, tokens decoded so far, printed rate, printed rate of the last 3 s).
     `stated_tokens` is the whole prompt as the log gives it, `first_cached` the part of it that was
-    there already, `prompt_read` the part (0 to 1) that is in the context, `decode_tps_logged` the
-    last rate printed, `timed_s` when the final timings were printed, `graphs_reused` the server's
-    count until then, and the `_line`s are where in the log the figures stand.
+    there already, `decode_tps_logged` the last rate printed, `timed_s` when the final timings were
+    printed, `graphs_reused` the server's count until then.
     """
 
     id: int
@@ -76,7 +74,6 @@ class Task:
     prompt_tokens: int | None = None
     stated_tokens: int | None = None
     first_cached: int | None = None
-    prompt_read: float | None = None
     decode_ms: float | None = None
     decode_tokens: int | None = None
     decode_tps_logged: float | None = None
@@ -87,8 +84,6 @@ class Task:
     graphs_reused: int | None = None
     slot: int | None = None
     line: int | None = field(default=None, compare=False)
-    prompt_line: int | None = field(default=None, compare=False)
-    decode_line: int | None = field(default=None, compare=False)
     launched: bool = False
     truncated: bool = False
     cancelled: bool = False
@@ -135,15 +130,6 @@ class Task:
         )
 
     @property
-    def progress(self) -> str:
-        """How far it is known to have come."""
-        if self.written is not None:
-            return f"{self.written} tokens at {self.decode_tps_logged or 0:.2f} tokens/s"
-        if self.prompt_read is not None:
-            return f"{self.prompt_read:.0%} of the prompt read"
-        return "progress unknown"
-
-    @property
     def images(self) -> int:
         """Images encoded."""
         return sum(encode.images for encode in self.encodes)
@@ -158,11 +144,6 @@ class Task:
         if self.end_tokens is None or self.decode_tokens is None or self.truncated:
             return None
         return self.end_tokens - self.decode_tokens + 1
-
-    @property
-    def least_depth_tokens(self) -> float:
-        """Mean context depth while decoding, or what it is at least: evaluated tokens only."""
-        return (self.context_tokens or self.prompt_tokens or 0) + (self.decode_tokens or 0) / 2
 
     @property
     def cached_tokens(self) -> int | None:
@@ -246,12 +227,7 @@ class Task:
         """Mean context depth while decoding."""
         if self.context_tokens is None or self.decode_tokens is None or self.truncated:
             return None
-        return self.least_depth_tokens
-
-    @property
-    def draft_acceptance(self) -> float | None:
-        """Accepted over drafted tokens of speculative decoding (0 to 1)."""
-        return (self.drafts_accepted or 0) / self.drafts if self.drafts else None
+        return self.context_tokens + self.decode_tokens / 2
 
 
 def beside(starts_s: Any, ends_s: Any, other_starts_s: Any, other_ends_s: Any) -> Any:
@@ -261,20 +237,3 @@ def beside(starts_s: Any, ends_s: Any, other_starts_s: Any, other_ends_s: Any) -
     begun = np.searchsorted(np.sort(other_starts_s), ends_s, side="left")
     over = np.searchsorted(np.sort(other_ends_s), starts_s, side="right")
     return begun - over
-
-
-def overlapped(tasks: Iterable[Task]) -> set[int]:
-    """Ids of the tasks that shared the server with another one: their rates are under load.
-
-    An unfinished one runs beyond the end of the log; one whose start is not in the log runs from
-    its first line at least.
-    """
-    spans = [
-        (start, math.inf if task.state == "unfinished" else task.last_seen_s, task.id)
-        for task in tasks
-        for start in (task.first_seen_s if task.launched_s is None else task.launched_s,)
-        if start is not None
-    ]
-    start, end = [span[0] for span in spans], [span[1] or 0.0 for span in spans]
-    counts = beside(start, end, start, end)
-    return {span[2] for span, count in zip(spans, counts, strict=True) if count > 1}

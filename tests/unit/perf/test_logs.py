@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from perflog import DATA, tables_of
 
 from keyelab.perf.reader import parse, read_log
-from keyelab.perf.table import rows, spread, stated, windows
-from keyelab.perf.task import overlapped
+from keyelab.perf.requests import Row, shown
+from keyelab.perf.requests import rows as of_tables
 
-DATA = Path(__file__).parents[2] / "data" / "perf"
+
+def rows(log: Path | list[str]) -> list[Row]:
+    return of_tables(tables_of(log))
 
 
 def test_interleaved_tasks_keep_their_own_curves() -> None:
@@ -21,10 +24,11 @@ def test_interleaved_tasks_keep_their_own_curves() -> None:
         61: "finished",
     }
     assert [mark[1] for mark in log.tasks[52].marks] == [101, 119]
-    assert windows(log).tps.tolist() == pytest.approx([30.0, 6.0])
-    assert [row["depth_tokens"] for row in spread(log)] == ["260 to 260", None]
-    assert overlapped(log.tasks.values()) == {40, 52, 61}
-    assert all(row["note"].endswith("ran beside another task") for row in rows(log))
+    own = tables_of(DATA / "interleaved.log")
+    windows = own.samples.dropna(subset=["ms_per_token"])
+    assert (1000 / windows.ms_per_token).tolist() == pytest.approx([30.0, 6.0])
+    assert windows.depth_tokens.isna().tolist() == [False, True]
+    assert all(row["note"].endswith("ran beside another task") for row in of_tables(own))
 
 
 def test_two_ways_of_counting_become_one() -> None:
@@ -35,9 +39,9 @@ def test_two_ways_of_counting_become_one() -> None:
 
 
 def test_a_cached_prompt_is_marked_and_is_no_prefill_speed() -> None:
-    cached, whole = rows(read_log(DATA / "cached_prompt.log"))
+    cached, whole = rows(DATA / "cached_prompt.log")
     assert cached["prefill_tps"] is None
-    assert cached["note"] == "cached prompt (1 token evaluated)"
+    assert cached["note"] == "cached prompt (1 evaluated)"
     assert whole["prefill_tps"] == pytest.approx(90.0)
 
 
@@ -47,30 +51,29 @@ def test_a_task_without_an_end_keeps_what_is_known_of_it() -> None:
     assert states == {
         10: "finished", 12: "stopped", 15: "cancelled", 21: "unfinished", 33: "finished",
     }  # fmt: skip
-    told = {row["task"]: row for row in rows(log)}
+    told = {row["task"]: row for row in rows(DATA / "four_slots.log")}
     assert (told[21]["decode_tokens"], told[21]["decode_tps_logged"]) == (30, 5.0)
-    assert told[21]["note"] == "unfinished: 30 tokens at 5.00 tokens/s; ran beside another task"
-    assert told[15]["note"].startswith("cancelled: 45% of the prompt read")
-    assert told[12]["note"].startswith("stopped: progress unknown")
+    assert told[21]["note"] == "unfinished, 30 tokens at 5.00 tokens/s; ran beside another task"
+    assert told[15]["note"].startswith("cancelled, no token written")
+    assert told[12]["note"].startswith("stopped, no token written")
     assert log.damaged == [21]
-    curves = {task: part.tps.tolist() for task, part in windows(log).groupby("task")}
-    assert curves == {10: [10.0], 21: [5.0]}
+    windows = tables_of(DATA / "four_slots.log").samples.dropna(subset=["ms_per_token"])
+    assert dict(zip(windows.task, 1000 / windows.ms_per_token, strict=True)) == {10: 10.0, 21: 5.0}
 
 
 def test_a_stopped_task_is_beside_later_ones_no_more() -> None:
     lines = (DATA / "four_slots.log").read_text().splitlines(keepends=True)
-    alone = parse([line for line in lines if "task 12 |" in line or "task 33 |" in line])
-    assert overlapped(alone.tasks.values()) == set()
+    alone = tables_of([line for line in lines if "task 12 |" in line or "task 33 |" in line])
+    assert alone.tasks.beside.tolist() == [0, 0]
 
 
 def test_one_evaluated_token_is_no_prefill_speed_without_a_release_either() -> None:
-    cached, whole = rows(read_log(DATA / "cached_no_release.log"))
+    cached, whole = rows(DATA / "cached_no_release.log")
     assert (cached["prefill_tps"], cached["context_tokens"]) == (None, 10)
-    assert cached["note"] == "cached prompt (1 token evaluated)"
-    assert whole["prefill_tps"] == pytest.approx(85.714)
+    assert cached["note"] == "cached prompt (1 evaluated)"
+    assert whole["prefill_tps"] == pytest.approx(85.714, abs=0.001)
     assert (cached["decode_tps_logged"], whole["decode_tps_logged"]) == (18.0, 3.47)
-    assert (cached["prompt_line"], cached["decode_line"], whole["prompt_line"]) == (3, 4, 6)
-    unknown = rows(read_log(DATA / "four_slots.log"))[-1]
+    unknown = rows(DATA / "four_slots.log")[-1]
     assert (unknown["prompt_tokens"], unknown["prefill_tps"]) == (1, None)
     assert "1 token evaluated: no prefill speed" in unknown["note"]
 
@@ -88,22 +91,21 @@ def test_one_evaluated_token_is_no_prefill_speed_without_a_release_either() -> N
 def test_acceptance_is_read_in_each_wording(said: str) -> None:
     lines = (DATA / "speculative.log").read_text().splitlines(keepends=True)
     lines[4] = lines[4][: lines[4].index("draft")] + said + "\n"
-    (row,) = rows(parse(lines))
-    assert row["draft_acceptance"] == 0.645
+    (row,) = rows(lines)
     assert "167 of 259 (0.645) drafted tokens accepted" in row["note"]
     assert (row["decode_tokens"], row["decode_tps_logged"]) == (300, 150.0)
 
 
 def test_images_are_unknown_in_a_log_that_names_none() -> None:
-    (row,) = rows(read_log(DATA / "speculative.log"))
+    (row,) = rows(DATA / "speculative.log")
     assert row["images"] is None
-    assert "images" not in stated([row])
-    assert {"task", "draft_acceptance", "note"} <= set(stated([row]))
-    assert stated([]) == []
+    assert "images" not in shown([row])
+    assert {"task", "note"} <= set(shown([row]))
+    assert shown([]) == []
 
 
 def test_a_cut_context_is_marked_and_its_length_unknown() -> None:
-    (row,) = rows(read_log(DATA / "speculative.log"))
+    (row,) = rows(DATA / "speculative.log")
     assert (row["decode_tokens"], row["decode_tps_logged"]) == (300, 150.0)
     assert "context was cut" in row["note"]
     assert row["context_tokens"] is None
@@ -118,12 +120,13 @@ def test_a_context_shift_marks_an_unfinished_task_too() -> None:
         "n_left = 511, n_discard = 255\n",
         "0.07.000.000 I slot print_timing: id 0 | task 1 | n_gen = 200, tg = 33.00 t/s\n",
     ]
-    log = parse(lines)
-    (row,) = rows(log)
+    own = tables_of(lines)
+    (row,) = of_tables(own)
     assert (row["state"], row["context_tokens"]) == ("unfinished", 400)
     assert "context was cut" in row["note"]
-    assert windows(log).depth_tokens.isna().all()
-    assert windows(parse([lines[0], lines[1], lines[3]])).depth_tokens.tolist() == [600]
+    assert own.samples.depth_tokens.isna().all()
+    kept = tables_of([lines[0], lines[1], lines[3]]).samples.depth_tokens
+    assert kept.dropna().tolist() == [550]
 
 
 def test_a_real_log_of_this_projects_demo_server_is_read() -> None:

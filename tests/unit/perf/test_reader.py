@@ -117,7 +117,7 @@ def test_escapes_of_a_terminal_are_undone(escape: str) -> None:
 def test_a_carriage_return_is_no_line_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     path.write_bytes(b"loading 10%\rloading 20%\r\n" + DECODE.encode())
-    assert read_log(path).tasks[7].decode_line == 2
+    assert read_log(path).tasks[7].line == 2
 
 
 def test_broken_utf8_and_binary_do_not_stop_the_reading(tmp_path: Path) -> None:

@@ -6,25 +6,28 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from perflog import tables_of
 
-from keyelab.perf.plots import segments
 from keyelab.perf.reader import ARTICLE_LOG, parse
+from keyelab.perf.requests import rows
 from keyelab.perf.server import ServerLog
-from keyelab.perf.table import rows, windows
+from keyelab.perf.timeline import segments
 
 CONTENT = ARTICLE_LOG.read_bytes()
 LINES = CONTENT.decode().splitlines(keepends=True)
-TRUE = rows(parse(LINES))
+TRUE = rows(tables_of(LINES))
 TASKS = {row["task"] for row in TRUE}
 FINISHED = {row["task"] for row in TRUE if row["state"] == "finished"}
 
 
 def read(lines: list[str]) -> ServerLog:
     log = parse(lines)
-    rows(log)
-    assert (windows(log).tps > 0).all()
-    for task in log.tasks.values():
-        segments(task)
+    if log.line:
+        own = tables_of(lines)
+        rows(own)
+        assert (own.samples.ms_per_token.dropna() > 0).all()
+        for task in own.tasks.itertuples():
+            segments(own, task)
     return log
 
 

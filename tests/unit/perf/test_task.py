@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keyelab.perf.task import Task, overlapped
+from keyelab.perf.task import Task
 
 
 def done(**given: Any) -> Task:
@@ -33,12 +33,3 @@ def test_a_mostly_cached_prompt_has_no_prefill_speed() -> None:
     assert few.cached_prompt
     assert few.prefill_tps is None
     assert most.prefill_tps == pytest.approx(90.0)
-
-
-def test_overlap_needs_shared_time() -> None:
-    first = Task(1, launched_s=0.0, last_seen_s=10.0, decode_ms=1.0)
-    beside = Task(2, launched_s=9.0, last_seen_s=12.0, cancelled=True)
-    later = Task(3, launched_s=12.0, last_seen_s=13.0)
-    unknown = Task(4)
-    assert overlapped([first, beside, later, unknown]) == {1, 2}
-    assert overlapped([later, Task(5, launched_s=99.0)]) == {3, 5}
