@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from keyelab.errors import UsageError
 from keyelab.files import located, shown
+
+if TYPE_CHECKING:
+    import requests
 
 VARIABLE = "LLAMA_API_KEY"  # llama-server reads its key from here as well
 _SHORTEST = 16
@@ -18,7 +22,9 @@ def read(file: str = "") -> str:
     Raises UsageError for a file that is missing, open to others, or without a usable key.
     """
     if not file:
-        return os.environ.get(VARIABLE, "")
+        key = os.environ.get(VARIABLE, "")
+        how = f"export {VARIABLE}=$(openssl rand -hex 32)"
+        return _usable(key, f"in {VARIABLE}", how) if key else ""
     path = located(file)
     what = f"in serve.api_key_file ({shown(path)})"
     if not path.is_file():
@@ -33,26 +39,21 @@ def read(file: str = "") -> str:
             f"chmod 600 {shown(path)}",
         )
     try:
-        lines = path.read_bytes().decode("ascii").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "other characters than ASCII"
-        raise UsageError(f"expected an API key {what}, found: {why}", "make a new one") from None
+        lines = path.read_bytes().decode("latin-1").split("\n")
+    except OSError as error:
+        raise UsageError(
+            f"expected an API key {what}, found: {error.strerror}", f"ls -l {shown(path)}"
+        ) from None
     keys = [line for line in lines if line and not line.startswith("#")]
+    how = f"openssl rand -hex 32 > {shown(path)}"
     if not keys:
-        raise UsageError(
-            f"expected an API key {what}, found none", f"openssl rand -hex 32 > {shown(path)}"
-        )
-    # the server would take a carriage return or a blank as part of the key, and no client sends it
-    if any(not key.isprintable() or key != "".join(key.split()) for key in keys):
-        raise UsageError(
-            f"expected one API key a line {what}, found blanks or control characters",
-            f"sed -i 's/[[:space:]]*$//' {shown(path)}",
-        )
+        raise UsageError(f"expected an API key {what}, found none", how)
+    keys = [_usable(key, what, how) for key in keys]
     if len(keys[0]) < _SHORTEST:
         raise UsageError(
             f"expected a key of at least {_SHORTEST} characters {what}, found {len(keys[0])}: "
             "llama-server writes the last four of them to its log",
-            f"openssl rand -hex 32 > {shown(path)}",
+            how,
         )
     return keys[0]
 
@@ -61,3 +62,26 @@ def headers(file: str = "") -> dict[str, str]:
     """What a request to the server carries; empty when there is no key."""
     key = read(file)
     return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def session(file: str | None = "") -> requests.Session:
+    """A client with the key, or with none for None, that goes past every proxy.
+
+    Proxies of the environment would send calls to this machine away.
+    """
+    import requests
+
+    made = requests.Session()
+    made.trust_env = False
+    made.headers.update({} if file is None else headers(file))
+    return made
+
+
+def _usable(key: str, what: str, how: str) -> str:
+    # the server would take a carriage return or a blank as part of it, and no client sends it
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise UsageError(
+            f"expected an API key {what}, found blanks, control characters or others than ASCII",
+            how,
+        )
+    return key

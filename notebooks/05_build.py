@@ -62,7 +62,7 @@ source = plan.NO_SOURCE if dry else step.facts("source_patch", SourceFacts)
 env = step.environment(host.environment)
 if not dry:
     model = step.facts("model_fetch", ModelFacts)
-    plan.check_weights(source, model, step.params.backend)
+    source.require_weights(model, step.params.backend)
 tools = toolchain.NOT_ASKED if dry else toolchain.look(step.params.backend, host, env)
 the_plan = plan.make(source, host, headers, step.params, tools)
 step.code(tools.compiler, "text", summary="compilers")

@@ -140,8 +140,9 @@ if plans:
 # A healthy answer proves only that something answers. What was asked for stands here beside what
 # the server, its log and its process show:
 #
-# * **who answers**: the process that was started, alone on its port; this build's libraries and
-#   this model in its memory; projector, name, slots and context as planned.
+# * **who answers**: the process that was started, alone on its port, also to a client that follows
+#   `http_proxy`; this build's libraries and this model in its memory; projector, name, slots and
+#   context as planned.
 # * **where it computes**: a server whose cards were not found runs on the CPU, is healthy and
 #   answers right, only slowly; b10019 may even log "offloaded 4/4 layers". So the buffers are
 #   counted, in MiB by device, and the parts that the graph is cut into: each one too many is an

@@ -151,8 +151,8 @@ if p.mode == "frames":
 # %%
 sent = sample.sampling(info, picks, [one.pick for one in frames])
 step.table(frame.rows(frames))
-picture = sheet.contact_sheet(frames, step.plot("frames"), f"{len(frames)} of {info.frames} frames")
-step.picture(picture, f"{file.name}: {len(frames)} JPEGs of quality {p.jpeg_quality}")
+what = f"{file.name}: {len(frames)} of {info.frames} frames, JPEG quality {p.jpeg_quality}"
+step.picture(sheet.contact_sheet(frames, step.plot("frames")), what)
 
 # %% [markdown]
 # ### Ask

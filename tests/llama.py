@@ -1,19 +1,25 @@
-"""A real llama-server with the demo model, for tests that ask it about videos."""
+"""A real llama-server with the demo model: found, planned, run."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 
-from keyelab.facts import ServeFacts
+from keyelab.build.result import parse_version
+from keyelab.facts import BuildFacts, EnvFacts, FileFact, ModelFacts, ServeFacts, SourceFacts
+from keyelab.files import sha256_file
+from keyelab.params import Serve
+from keyelab.serving import command
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "keyelab" / "models" / "demo"
@@ -35,6 +41,52 @@ def find_server() -> Path:
             "or build one first: keyelab run --to build"
         )
     return found[-1]
+
+
+def file_fact(path: Path) -> FileFact:
+    """A file as facts name it."""
+    return FileFact(path=str(path), sha256=sha256_file(path), size_bytes=path.stat().st_size)
+
+
+@functools.cache
+def build_facts() -> BuildFacts:
+    """What 05_build would leave of that llama-server."""
+    server = find_server()
+    said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
+    version = parse_version(said.stdout + said.stderr)
+    assert version, "the version of llama-server can be read"
+    return BuildFacts(
+        build_dir=str(server.parent.parent), key="0" * 64, reused=True, backend="cpu",
+        gpu_targets="", build_type="Release", version=version, backends=["CPU"], command="",
+        binaries={"llama-server": file_fact(server)},
+    )  # fmt: skip
+
+
+def model_facts() -> ModelFacts:
+    """What 02_model_fetch leaves of the demo model."""
+    return ModelFacts(
+        model=file_fact(MODELS / "keyelab-tiny-f16.gguf"),
+        mmproj=file_fact(MODELS / "mmproj-keyelab-tiny-f16.gguf"),
+        source="packaged", architecture="qwen3vlmoe", projector="qwen3vl_merger",
+        parameters=1, quantization="F16", context_tokens=4096, embedding_width=128,
+        chat_template=True,
+    )  # fmt: skip
+
+
+def plans(
+    model: ModelFacts | None = None, env: Mapping[str, str] | None = None, **given: Any
+) -> list[command.ServerPlan]:
+    """Servers as 06_serve would start them, one a replica; `given` are parameters of serve."""
+    host = EnvFacts(
+        os="", kernel="", cpu=None, cores=2, memory_bytes=2**33,
+        python="", cmake="", ninja="", cxx=None,
+    )  # fmt: skip
+    source = SourceFacts(
+        tree="", origin="", version="", recipe="", base_sha256="", tree_sha256="", patches=[]
+    )
+    params = Serve(**{"threads": 1, **given})
+    known = {**os.environ, **(env or {})}
+    return command.plans(params, known, host, model or model_facts(), source, build_facts())
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from keyelab.build.toolchain import Toolchain
 from keyelab.errors import KeyelabError, UsageError
-from keyelab.facts import EnvFacts, HeaderFacts, ModelFacts, SourceFacts
+from keyelab.facts import EnvFacts, HeaderFacts, SourceFacts
 from keyelab.files import located, project_root, sha256_json, sha256_tree, shown
 from keyelab.params import Build
 from keyelab.shell import quoted
@@ -132,22 +132,6 @@ def check_tree(plan: BuildPlan) -> None:
             f"expected the tree that 04_source_patch left (digest {expected[:12]}) at "
             f"{shown(tree)}, found {found[:12]}",
             "make it again: keyelab run --from source_patch",
-        )
-
-
-def check_weights(source: SourceFacts, model: ModelFacts, backend: str) -> None:
-    """Stop before a GPU build whose recipe is not for the weights of the model; KeyelabError.
-
-    A CPU build computes them all, and a model whose types nothing names is let through.
-    """
-    right, found = source.weights, model.quantization
-    if backend != "cpu" and "any" not in right and found and found not in right:
-        raise KeyelabError(
-            f"expected weights that the recipe {source.recipe} is for ({', '.join(right)}), "
-            f"found {found} in {model.model.path}",
-            "take a recipe for all weights: keyelab run --from source_patch --set "
-            "source_patch.recipe=gcn; or another file: keyelab run --set "
-            "model_fetch.model_file=NAME-BF16.gguf",
         )
 
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from keyelab.checks import Check
-from keyelab.facts import DeviceFact
+from keyelab.facts import VISIBLE, DeviceFact
 from keyelab.host.reading import gib
 from keyelab.host.verdict import verdict
 from keyelab.params import EnvCheck
 
-VARIABLES = {"hip": "HIP_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES"}
 # Not in any log at hand; what llama.cpp allocates to compute with is said at the server's start.
 BUFFERS_GIB = 2.0
 
@@ -73,7 +72,7 @@ def choose(devices: Sequence[DeviceFact], env: Mapping[str, str], params: EnvChe
         return Choice(cards, f"env_check.cards is {params.cards}")
     if not params.weights_gib:
         return Choice((), "no model is described: env_check.weights_gib is 0")
-    visible = env.get(VARIABLES.get(params.backend, ""))
+    visible = env.get(VISIBLE.get(params.backend, ""))
     if visible is not None:
         names = visible.replace(" ", "").split(",")
         usable = {name: device for name, device in usable.items() if name in names}
@@ -94,10 +93,10 @@ def choose(devices: Sequence[DeviceFact], env: Mapping[str, str], params: EnvChe
 
 def environment(choice: Choice, backend: str) -> dict[str, str]:
     """The variable that shows programs the chosen cards only; empty when none were chosen."""
-    if not choice.cards or backend not in VARIABLES:
+    if not choice.cards or backend not in VISIBLE:
         return {}
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if backend == "cuda" else {}
-    return {VARIABLES[backend]: ",".join(str(d.index) for d in choice.cards)} | order
+    return {VISIBLE[backend]: ",".join(str(d.index) for d in choice.cards)} | order
 
 
 def choice_checks(choice: Choice) -> Iterator[Check]:

@@ -82,6 +82,14 @@ def checks(plan: ServerPlan, state: ServerState, seen: Observed) -> list[Check]:
         ),
         _log_check(seen.report, state.log),
         exposure.verdict(plan, seen),
+        check(
+            "way through proxies",
+            None if seen.proxied is None else not seen.proxied,
+            expected="clients that follow http_proxy reach it",
+            found={None: "unknown", "": "they do"}.get(seen.proxied, str(seen.proxied)),
+            remedy="export no_proxy=127.0.0.1,localhost for every client",
+            warn=True,
+        ),
     ]
 
 

@@ -6,11 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from keyelab.errors import UsageError
-from keyelab.facts import DeviceFact, EnvFacts, ModelFacts
+from keyelab.facts import VISIBLE, DeviceFact, EnvFacts, ModelFacts
 from keyelab.params import Serve
-
-# 01_env_check sets the same ones
-VISIBLE = {"hip": "HIP_VISIBLE_DEVICES", "cuda": "CUDA_VISIBLE_DEVICES"}
 
 
 @dataclass(frozen=True)

@@ -69,19 +69,6 @@ def row_split(case: Case) -> Verdict:
     )
 
 
-def recipe_for_other_weights(case: Case) -> Verdict:
-    """A recipe that leaves the kernels of quantized weights wrong serves none."""
-    right, found = case.source.weights, case.model.quantization
-    if case.backend == "cpu" or "any" in right or not found or found in right:
-        return None
-    return (
-        f"the recipe {case.source.recipe} makes kernels right for {', '.join(right)} only, found "
-        f"{found} weights: their kernels disagree between host and device and give garbage",
-        "keyelab run --from source_patch --set source_patch.recipe=gcn, or serve a BF16 file: "
-        "keyelab run --from model_fetch --set model_fetch.model_file=NAME-BF16.gguf",
-    )
-
-
 def file_missing(case: Case) -> Verdict:
     """Model and projector are where 02_model_fetch proved them."""
     for what, file in (("model", case.model.model), ("projector", case.model.mmproj)):
@@ -138,7 +125,6 @@ def replicas_without_ports(case: Case) -> Verdict:
 
 RULES: tuple[Callable[[Case], Verdict], ...] = (
     file_missing,
-    recipe_for_other_weights,
     quantized_v_without_attention,
     tensor_split_without_attention,
     row_split,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from keyelab import apikey
 from keyelab.errors import UsageError
-from keyelab.facts import BuildFacts, EnvFacts, ModelFacts, SourceFacts
+from keyelab.facts import VISIBLE, BuildFacts, EnvFacts, ModelFacts, SourceFacts
 from keyelab.files import located, project_root, sha256_json, shown
 from keyelab.params import Serve
 from keyelab.serving import cards, combination, environment, exposure, flags, occupant, words
@@ -45,13 +45,9 @@ class ServerPlan:
         words = ["--host", self.params.host, "--port", str(port)]
         return [str(self.program), *self.options, *words]
 
-    def url(self, port: int) -> str:
-        """Where a client on this machine reaches it."""
-        return occupant.url(self.params.host, port)
-
     def command(self, port: int) -> str:
         """One line to paste at the root of the checkout."""
-        names = [name for name in cards.VISIBLE.values() if name in self.env]
+        names = [name for name in VISIBLE.values() if name in self.env]
         before = [f"{name}={self.env[name]}" for name in names]
         return quoted([*before, *self.argv(port)]).replace(f"{project_root()}/", "")
 
@@ -70,8 +66,8 @@ def plans(
     cannot work together, cards that cannot be shared, a key file that is not private, and an open
     address without a key.
     """
+    source.require_weights(model, build.backend)
     params = for_recipe(params, build.backend, source)
-    apikey.read(params.api_key_file)
     exposure.require_key(params)
     env = environment.chosen(env, params.api_key_file)
     program = located(build.binaries["llama-server"].path)
@@ -133,9 +129,10 @@ def sketch(params: Serve) -> list[str]:
 def rows(made: Sequence[ServerPlan], params: Serve) -> list[dict[str, str]]:
     """Which parameter puts which words on the command line and why; table rows."""
     table = made[0].table if made else _sketched(params)
+    short = [[shown(one) if one.startswith("/") else one for one in row.words] for row in table]
     return [
-        {"parameter": row.parameter, "words": quoted(_short(row.words)), "why": row.why}
-        for row in table
+        {"parameter": row.parameter, "words": quoted(given), "why": row.why}
+        for row, given in zip(table, short, strict=True)
     ]
 
 
@@ -144,20 +141,17 @@ def _sketched(params: Serve) -> Sequence[Words]:
     return words.chosen(params, Path("MODEL.gguf"), Path("PROJECTOR.gguf"), None)
 
 
-def _short(given: Sequence[str]) -> list[str]:
-    return [shown(word) if word.startswith("/") else word for word in given]
-
-
 def example(plan: ServerPlan, port: int) -> str:
     """Commands to talk to a server and to stop it; a key is read where it lies."""
     body = {"model": plan.params.alias, "messages": [{"role": "user", "content": "Hello"}]}
-    ask = quoted(["curl", "--noproxy", "*", f"{plan.url(port)}/v1/chat/completions"])
+    url = f"{occupant.url(plan.params.host, port)}/v1/chat/completions"
+    ask = quoted(["curl", "--noproxy", "*", url])
     if file := plan.params.api_key_file:
         key = f"$(grep -m 1 '^[^#]' {quoted([located(file)])})".replace(f"{project_root()}/", "")
     else:
         key = f"${apikey.VARIABLE}" if apikey.VARIABLE in plan.env else ""
     if key:  # not as an argument, which every user of the machine can read
-        ask += f""" -H @<(printf 'Authorization: Bearer %s' "{key}")"""
+        ask += f""" -H @<(printf 'X-Api-Key: %s' "{key}")"""
     ask += " " + quoted(["-H", "Content-Type: application/json", "-d", json.dumps(body)])
     return f"{ask}\nkeyelab status\nkeyelab stop --port {port}\n"
 

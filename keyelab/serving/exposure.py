@@ -26,8 +26,8 @@ def is_loopback(host: str) -> bool:
 
 
 def require_key(params: Serve) -> None:
-    """Raise UsageError for an address that others reach and no API key."""
-    if not is_loopback(params.host) and not apikey.read(params.api_key_file):
+    """Raise UsageError for a key that cannot be used, or none on an address that others reach."""
+    if not apikey.read(params.api_key_file) and not is_loopback(params.host):
         raise UsageError(
             f"expected an API key for serve.host={params.host}, which others can reach, found "
             "none: whoever does could use the server and read the prompts it holds",

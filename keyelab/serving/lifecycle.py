@@ -11,7 +11,18 @@ from typing import Any
 
 from keyelab.errors import KeyelabError
 from keyelab.files import shown
-from keyelab.serving import environment, lock, memory, port, probe, process, ready, restarts, status
+from keyelab.serving import (
+    environment,
+    lock,
+    memory,
+    occupant,
+    port,
+    probe,
+    process,
+    ready,
+    restarts,
+    status,
+)
 from keyelab.serving import state as states
 from keyelab.serving.command import ServerPlan
 from keyelab.serving.probe import KeyRefused
@@ -48,7 +59,7 @@ def ensure(
         with (folder / ".lock").open("w") as mutex:
             fcntl.flock(mutex, fcntl.LOCK_EX)  # so that two runs do not start the same server
             known = _living(place.workdir)
-            found = [_adoptable(plan, known) for plan in plans]
+            found = [_adoptable(plan, known, place) for plan in plans]
             if not all(found):
                 restarts.note(place.workdir, place.max_starts_per_hour, shown(place.run_dir))
             servers = []
@@ -80,7 +91,7 @@ def rows(servers: Sequence[ServerState], run_dir: Path) -> list[dict[str, Any]]:
         {
             "port": one.port,
             "pid": one.pid,
-            "cards": " ".join(one.cards),
+            **({"cards": " ".join(one.cards)} if one.cards else {}),
             "started": one.started,
             "ready after": None if one.ready_s is None else f"{one.ready_s:.1f} s",
             "origin": "new" if one.run_dir == shown(run_dir) else f"adopted from {one.run_dir}",
@@ -125,13 +136,23 @@ def _living(workdir: Path) -> list[ServerState]:
     return known
 
 
-def _adoptable(plan: ServerPlan, known: Sequence[ServerState]) -> ServerState | None:
+def _adoptable(plan: ServerPlan, known: Sequence[ServerState], place: Place) -> ServerState | None:
     """The running server (pid, start time, words) with the plan's key and, unless 0, its port.
 
     Raises KeyelabError when it is not fit to be used.
     """
     for server in known:
         if server.key != plan.key or plan.params.port not in (0, server.port):
+            continue
+        goes_on = server.run_dir != shown(place.run_dir) and states.run_that_stops(server)
+        if goes_on and plan.params.port:
+            raise KeyelabError(
+                f"expected TCP port {server.port} to be free, found the server (pid {server.pid}) "
+                f"of {server.run_dir}, a run that still goes on (pid {goes_on}) and stops it at "
+                "its end",
+                "wait for that run, or: keyelab run --from serve --set serve.port=0",
+            )
+        if goes_on:
             continue
         now = status.of(server)
         if now.phase not in ("starting", "ready"):
@@ -189,7 +210,7 @@ def _launch_on(number: int, plan: ServerPlan, place: Place) -> ServerState:
             pid=pid,
             argv=argv,
             key=plan.key,
-            url=plan.url(number),
+            url=occupant.url(plan.params.host, number),
             host=plan.params.host,
             port=number,
             log=shown(log),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -22,8 +23,9 @@ class Observed:
     """What a server says of itself and what the system says of it; None is unknown.
 
     `mapped` are its llama.cpp libraries and GGUF files in memory; `keyless` is the HTTP status of
-    /props without a key; `launches` counts log lines of kernels with too many threads;
-    `card_bytes` is what each card holds more than before the start.
+    /props without a key, `proxied` what a client gets that follows the environment's proxies (''
+    is the server); `launches` counts log lines of kernels with too many threads; `card_bytes` is
+    what each card holds more than before the start.
     """
 
     props: Mapping[str, Any] = field(default_factory=dict)
@@ -35,6 +37,7 @@ class Observed:
     launches: int | None = None
     mapped: frozenset[str] | None = None
     keyless: int | None = None
+    proxied: str | None = None
     card_bytes: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
@@ -46,20 +49,30 @@ class Observed:
 def look(state: ServerState, env: Mapping[str, str] | None = None) -> Observed:
     """Ask /props and /v1/models, the port's owner, the log, the process and its cards."""
     models = probe.get(state.url, "/v1/models", state.api_key_file)
-    log = located(state.log)
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else None
+    start, launches = _read(located(state.log))
     return Observed(
         props=probe.get(state.url, "/props", state.api_key_file) or {},
         model_names=" ".join(entry["id"] for entry in models["data"]) if models else None,
         listeners=frozenset(port.listeners(state.port, state.host)),
         strangers=frozenset(port.strangers(state.host, state.port, state.pid)),
         report=ready.read_log(state),
-        start=startup.read((text or "").splitlines()),
-        launches=None if text is None else text.count("Launch params ("),
+        start=start,
+        launches=launches,
         mapped=_mapped(state.pid),
         keyless=probe.ask(state.url, "/props").status,
+        proxied=probe.proxied(state.url),
         card_bytes=_grown(state, env),
     )
+
+
+def _read(log: Path) -> tuple[Startup, int | None]:
+    """What the log says of the start, and its kernel launches above their bound."""
+    if not log.is_file():
+        return Startup(), None
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        start = startup.read(lines)
+        lines.seek(0)
+        return start, sum(line.count("Launch params (") for line in lines)
 
 
 def _mapped(pid: int) -> frozenset[str] | None:

@@ -27,7 +27,7 @@ def checks(plan: ServerPlan, seen: Observed) -> Iterator[Check]:
     asked = bool(_LAYERS & {*plan.options})
     yield _on_device("weights", plan, start.weights_mib, asked)
     yield _on_device("context state", plan, start.state_mib, asked)
-    if plan.backend != "cpu":
+    if not _on_cpu(plan):
         yield _devices(plan, seen)
         yield check(
             "layers on the cards",
@@ -55,15 +55,26 @@ def checks(plan: ServerPlan, seen: Observed) -> Iterator[Check]:
         yield _memory(plan, seen, index, card, grown)
 
 
+def _on_cpu(plan: ServerPlan) -> bool:
+    """Whether the model is meant to be on the CPU; the projector may use a card all the same."""
+    return plan.backend == "cpu" or plan.params.devices == "none"
+
+
+def _used(plan: ServerPlan) -> int:
+    """How many devices the model is spread over; 0 is unknown."""
+    named = plan.params.devices.split(",") if plan.params.devices else plan.cards
+    return 1 if plan.params.split_mode == "none" else len(named)
+
+
 def _on_device(what: str, plan: ServerPlan, sizes: Mapping[str, float], asked: bool) -> Check:
-    wanted = {name for name in sizes if is_host(name) == (plan.backend == "cpu")}
+    wanted = {name for name in sizes if is_host(name) == _on_cpu(plan)}
     total, there = sum(sizes.values()), sum(sizes[name] for name in wanted)
     # token embeddings stay on the host in every build: 0.6 of 57 GB, a tenth of the demo model
     good = None if not total else there >= 0.8 * total
     return check(
         what,
         good,
-        expected="in memory of the CPU" if plan.backend == "cpu" else "on the cards",
+        expected="in memory of the CPU" if _on_cpu(plan) else "on the cards",
         found=", ".join(f"{name} {size:,.2f} MiB" for name, size in sizes.items()) or "unknown",
         remedy=_REMEDY,
         warn=asked and there > 0,
@@ -74,7 +85,7 @@ def _devices(plan: ServerPlan, seen: Observed) -> Check:
     """The devices that were asked for, or one for each of the plan's cards."""
     used, params = seen.start.devices(), plan.params
     named = params.devices.split(",") if params.devices else []
-    count = 1 if params.split_mode == "none" else len(named or plan.cards)
+    count = _used(plan)
     whole = any("(" in name for name in used)  # Meta(): all devices together, tensor by tensor
     good: bool | None = {*named} == {*used} if named else len(used) == count
     return check(
@@ -128,7 +139,7 @@ def _splits(plan: ServerPlan, seen: Observed) -> Check:
 
 def _memory(plan: ServerPlan, seen: Observed, index: int, card: str, grown: int | None) -> Check:
     """What a card holds more than before, against the plan of 01_env_check."""
-    share = size_bytes([plan.model]) / len(seen.card_bytes)
+    share = size_bytes([plan.model]) / (_used(plan) or len(seen.card_bytes))
     states = [size for name, size in seen.start.state_mib.items() if not is_host(name)]
     state = states[index] if index < len(states) else max(states, default=0.0)
     planned = share + size_bytes([plan.mmproj]) + state * 2**20 + _BUFFERS_BYTES

@@ -68,11 +68,6 @@ def strangers(host: str, port: int, pid: int) -> set[int | None]:
     return listeners(port, host) - own
 
 
-def listener(port: int) -> int | None:
-    """The pid that listens on a port; None when nobody does, or a process of another user."""
-    return next((pid for pid in listeners(port) if pid), None)
-
-
 def _listen(host: str, port: int) -> int:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # with SO_REUSEADDR: connections of an ended server linger

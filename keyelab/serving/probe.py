@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keyelab import apikey
 from keyelab.errors import KeyelabError
+
+if TYPE_CHECKING:
+    import requests
 
 _PROXIES = ("http_proxy", "all_proxy")
 _LARGEST_BYTES = 16 * 2**20  # /props holds the chat template
@@ -38,7 +41,7 @@ def ask(url: str, path: str, timeout_s: float = 5.0) -> Answer:
 
     The proxy variables of the environment are not used: they would send loopback calls away.
     """
-    return _ask(url + path, {}, timeout_s, False)
+    return _ask(url + path, timeout_s, apikey.session(None))
 
 
 def get(
@@ -48,7 +51,7 @@ def get(
 
     Raises KeyRefused for 401.
     """
-    answer = _ask(url + path, apikey.headers(api_key_file), timeout_s, False)
+    answer = _ask(url + path, timeout_s, apikey.session(api_key_file))
     if answer.status == 401:
         way = f"put its key into {api_key_file}" if api_key_file else f"export {apikey.VARIABLE}"
         raise KeyRefused(
@@ -66,25 +69,25 @@ def proxied(url: str, timeout_s: float = 5.0) -> str:
     """
     if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
         return ""
-    answer = _ask(f"{url}/health", {}, timeout_s, True)
+    import requests
+
+    answer = _ask(f"{url}/health", timeout_s, requests.Session())
     if answer.status == 200 and answer.server == "llama.cpp":
         return ""
     said = f"HTTP {answer.status} from {answer.server or 'a proxy'}" if answer.status else "nothing"
-    return f"{said}: export no_proxy=127.0.0.1,localhost for every client"
+    return said
 
 
-def _ask(url: str, headers: dict[str, str], timeout_s: float, by_proxy: bool) -> Answer:
-    import requests
+def _ask(url: str, timeout_s: float, session: requests.Session) -> Answer:
+    from requests import RequestException
     from urllib3.exceptions import HTTPError
 
-    with requests.Session() as session:
-        session.trust_env = by_proxy
-        session.headers.update(headers)
+    with session:
         try:
             # with a limit: what is there may be no server of ours, and its answer may never end
             with session.get(url, timeout=timeout_s, stream=True, allow_redirects=False) as answer:
                 body = answer.raw.read(_LARGEST_BYTES, decode_content=True)
-        except (requests.RequestException, HTTPError, OSError):
+        except (RequestException, HTTPError, OSError):
             return Answer()
     try:
         content = json.loads(body)

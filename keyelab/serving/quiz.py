@@ -18,7 +18,11 @@ from keyelab.checks import Check, check
 from keyelab.serving.command import ServerPlan
 from keyelab.serving.state import ServerState
 
-_COLOURS = {"red": ((220, 40, 40), "red|红"), "blue": ((45, 70, 225), "blue|蓝")}
+# whole words: "centered" names no colour
+_COLOURS = {
+    "red": ((220, 40, 40), r"(?<![a-z])red(?:dish)?(?![a-z])|红"),
+    "blue": ((45, 70, 225), r"(?<![a-z])blu(?:e|ish)(?![a-z])|蓝"),
+}
 _QUESTION = "What colour is the shape?"
 _SUM = "What is 37*89-156? Answer with the number only."
 _SIDE_PX, _RADIUS_PX, _GROUND = 96, 14, 40  # what the packaged demo model was trained on
@@ -134,9 +138,7 @@ def _post(plan: ServerPlan, server: ServerState, content: object) -> Reply:
         "chat_template_kwargs": {"enable_thinking": False},
     }
     started = time.monotonic()
-    with requests.Session() as session:
-        session.trust_env = False  # a proxy would take loopback calls away
-        session.headers.update(apikey.headers(server.api_key_file))
+    with apikey.session(server.api_key_file) as session:
         try:
             url = f"{server.url}/v1/chat/completions"
             response = session.post(url, json=body, timeout=_TIMEOUT_S)

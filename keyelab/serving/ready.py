@@ -74,9 +74,12 @@ class Load:
     def _answers(self) -> bool:
         state = self.state
         # without the key until it is known who listens; /health is 200 a moment before the rest is
-        if probe.ask(state.url, "/health").status != 200:
+        health = probe.ask(state.url, "/health").status
+        if health not in (None, 200):  # None may be another one that joined the port, and is silent
             return False
         others = port.strangers(state.host, state.port, state.pid)
+        if health is None:
+            others.discard(None)  # its own socket, while it is being opened, has no owner yet
         if others and others == port.listeners(state.port, state.host):
             return False  # it has lost the port, and says so in a moment
         if others:
@@ -86,10 +89,11 @@ class Load:
                 f"{who}: the kernel gives each client to either",
                 f"{remedy}, or set serve.port to 0",
             )
-        return probe.get(state.url, "/props", state.api_key_file) is not None
+        return health == 200 and probe.get(state.url, "/props", state.api_key_file) is not None
 
     def _judge(self, progress: Progress) -> None:
-        waited, quiet, last = time.monotonic() - self.started, progress.quiet_s(), self._last()
+        waited, quiet = time.monotonic() - self.started, progress.quiet_s()
+        last = quoted(progress.last_line())
         if quiet >= self.standstill_s:
             raise self._late(
                 f"expected the server (pid {self.state.pid}) to load, it is stuck: nothing has "
@@ -104,9 +108,6 @@ class Load:
                 "keyelab run --from serve "
                 f"--set serve.ready_timeout_s={max(self.standstill_s, deadline_s / 10) * 3:g}",
             )
-
-    def _last(self) -> str:
-        return quoted(self.progress.last_line()) if self.progress else ""
 
     def _late(self, message: str, hint: str = "") -> KeyelabError:
         try:

@@ -66,7 +66,9 @@ def all_states(workdir: Path) -> list[ServerState]:
     for file in (workdir / "servers").glob("*.json"):
         try:
             states.append(ServerState.model_validate(read_json(file)))
-        except ValidationError:
+        except (KeyelabError, ValidationError):
+            if not file.exists():
+                continue  # another keyelab has stopped it in between
             raise KeyelabError(
                 f"expected a server state in {shown(file)}, found something else",
                 f"see what runs (ps -C llama-server), then remove it: rm {shown(file)}",
@@ -92,6 +94,23 @@ def process_of(state: ServerState) -> psutil.Process | None:
         return process if words[-len(state.argv) :] == state.argv else None
     except psutil.Error:
         return None
+
+
+def run_that_stops(server: ServerState) -> int | None:
+    """The pid of the `keyelab run` that started a server, still goes on and does not keep it."""
+    try:
+        run = read_json(located(server.run_dir) / "run.json")
+    except KeyelabError:  # of a notebook by itself: it stays
+        return None
+    serve = next(phase for phase in run["phases"] if phase["phase"] == "serve")
+    if run["status"] != "running" or serve["parameters"]["keep_server"]["value"]:
+        return None
+    process = process_of(server)
+    try:  # another process with the run's old pid began after the server
+        older = process and psutil.Process(run["pid"]).create_time() <= process.create_time()
+    except psutil.Error:
+        return None
+    return run["pid"] if older else None
 
 
 def ticks(pid: int) -> int | None:

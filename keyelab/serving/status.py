@@ -59,22 +59,12 @@ def of(server: ServerState, timeout_s: float = 5.0) -> Status:
 
 def rows(workdir: Path) -> list[dict[str, Any]]:
     """Every server of a work folder that was not stopped, a row each; asks each of them."""
-    found = []
-    for server in state.all_states(workdir):
-        now = of(server)
-        found.append(
-            {
-                "port": server.port,
-                "pid": server.pid,
-                "state": now.phase,
-                "why": now.why,
-                "cards": server.cards,
-                "url": server.url,
-                "started": server.started,
-                "run": server.run_dir,
-            }
-        )
-    return found
+    known = [(one, of(one)) for one in state.all_states(workdir)]
+    return [
+        {"port": one.port, "pid": one.pid, "state": now.phase, "why": now.why, "cards": one.cards}
+        | {"url": one.url, "started": one.started, "run": one.run_dir}
+        for one, now in known
+    ]
 
 
 def require_running(facts: ServeFacts, remedy: str = "keyelab run --from serve") -> None:

@@ -98,27 +98,14 @@ def ask(
         raise refusal.explained(error, server, above) from None
 
 
-def asking(
-    server: ServeFacts,
-    *,
-    timeout_s: float,
-    kept: Path,
-    on_text: Text = _unheard,
-    on_progress: Progress = lambda share, text: None,
-) -> Put:
+def asking(server: ServeFacts, *, kept: Path, **given: Any) -> Put:
     """What asks this server, as `ask` does; the second reply is kept in <name>-2 and so on."""
     numbers = itertools.count(1)
 
     def put(body: dict[str, Any]) -> Reply:
         number = next(numbers)
-        return ask(
-            server,
-            body,
-            timeout_s=timeout_s,
-            kept=kept if number == 1 else kept.with_stem(f"{kept.stem}-{number}"),
-            on_text=on_text,
-            on_progress=on_progress,
-        )
+        own = kept if number == 1 else kept.with_stem(f"{kept.stem}-{number}")
+        return ask(server, body, kept=own, **given)
 
     return put
 
@@ -155,18 +142,18 @@ def _whole(
     started = time.monotonic()
     reply = Reply()
     try:
-        with requests.Session() as session:
-            session.trust_env = False  # a proxy of the environment has no business on this machine
-            session.headers.update(apikey.headers(server.api_key_file))
-            with _posted(session, server.url, body, timeout_s) as response:
-                for event in _events(response, body):
-                    sink.write(json.dumps(event, ensure_ascii=False) + "\n" if event else "")
-                    reply.total_s = time.monotonic() - started
-                    if reply.total_s > timeout_s:
-                        raise requests.exceptions.Timeout
-                    _take(event, reply, on_text)
-                    if (read := event.get("prompt_progress")) and reply.total_s > _QUIET_S:
-                        on_progress(*_read(read))
+        with (
+            apikey.session(server.api_key_file) as session,
+            _posted(session, server.url, body, timeout_s) as response,
+        ):
+            for event in _events(response, body):
+                sink.write(json.dumps(event, ensure_ascii=False) + "\n" if event else "")
+                reply.total_s = time.monotonic() - started
+                if reply.total_s > timeout_s:
+                    raise requests.exceptions.Timeout
+                _take(event, reply, on_text)
+                if (read := event.get("prompt_progress")) and reply.total_s > _QUIET_S:
+                    on_progress(*_read(read))
     except requests.exceptions.RequestException as error:
         said = len(reply.answer + reply.reasoning)
         raise refusal.lost(server, error, timeout_s, said) from None
@@ -200,7 +187,10 @@ def _events(response: requests.Response, body: dict[str, Any]) -> Iterator[dict[
         raise refusal.refused(response.status_code, response.text, body)
     for line in response.iter_lines(chunk_size=None):
         kind, _, value = line.partition(b": ")
-        event = json.loads(value) if value.startswith(b"{") else {}
+        try:
+            event = json.loads(value) if value.startswith(b"{") else {}
+        except ValueError:  # cut in the middle: who sent it has ended
+            raise requests.exceptions.ChunkedEncodingError(value) from None
         if kind == b"error" or event.get("error"):
             raise refusal.refused(response.status_code, value.decode(), body)
         yield event

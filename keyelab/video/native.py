@@ -89,11 +89,9 @@ def check_of(info: VideoInfo, params: VideoTest, server: ServeFacts | None, tile
 
 def _modalities(server: ServeFacts) -> dict[str, bool]:
     try:
-        with requests.Session() as session:
-            session.trust_env = False
-            response = session.get(
-                f"{server.url}/props", headers=apikey.headers(server.api_key_file), timeout=10
-            )
+        with apikey.session(server.api_key_file) as session:
+            response = session.get(f"{server.url}/props", timeout=10)
+            response.raise_for_status()
             found: dict[str, bool] = response.json().get("modalities", {})
             return found
     except (requests.RequestException, ValueError, AttributeError) as error:

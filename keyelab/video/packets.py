@@ -64,14 +64,17 @@ def scan(container: Any, stream: Any) -> tuple[list[Packet], Any]:
 def clock(packets: Sequence[tuple[int | None, int | None]]) -> tuple[tuple[int, ...], float]:
     """Sorted time stamps and total duration, from each packet's (time stamp, duration), in ticks.
 
-    The last frame stands as long as it says, else as long as the median one. Stamps that are
-    missing, equal or alone without a duration give () and 0.
+    The last frame stands as long as it says, else as long as the median one; also where frames are
+    stored in another order, for MP4 gives durations in that. Stamps that are missing, equal or
+    alone without a duration give () and 0.
     """
-    stamps = sorted({stamp for stamp, _ in packets if stamp is not None})
+    order = [stamp for stamp, _ in packets if stamp is not None]
+    stamps = sorted({*order})
     if not stamps or len(stamps) < len(packets):
         return (), 0.0
     gaps = [later - earlier for earlier, later in itertools.pairwise(stamps)]
-    last = dict(packets)[stamps[-1]] or (statistics.median(gaps) if gaps else 0)
+    own = dict(packets)[stamps[-1]] if order == stamps else None
+    last = own or (statistics.median(gaps) if gaps else 0)
     return (tuple(stamps), float(stamps[-1] - stamps[0] + last)) if last > 0 else ((), 0.0)
 
 

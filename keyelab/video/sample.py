@@ -102,25 +102,17 @@ def sampling(
     return Sampling(*counts, sent, coverage, round(gap_s, 3))
 
 
-def rows(sampling: Sampling) -> list[dict[str, str | int]]:
-    """The sampling as table rows."""
-    share, gap_s = sampling.coverage, sampling.largest_gap_s
-    facts: dict[str, str | int] = {
-        "frames asked for": sampling.asked,
-        "of that, different ones in the video": sampling.chosen,
-        "of that, decodable": sampling.decodable,
-        "sent": sampling.sent,
-        "coverage of the duration": "unknown" if share is None else f"{share:.1%}",
-        "largest gap (s)": "unknown" if gap_s is None else f"{gap_s:.3f}",
-    }
-    return [{"fact": name, "value": value} for name, value in facts.items()]
+def article(frames: int, rate: float, fps: float, max_frames: int) -> list[int]:
+    """The indices that the article's program keeps of so many frames, `rate` of them a second."""
+    candidates = range(0, frames, max(1, int(rate / fps)))
+    return list(candidates[:: max(1, len(candidates) // max_frames)][:max_frames])
 
 
 def article_comparison(max_frames: int) -> list[dict[str, str | int]]:
     """Table rows: how far into the video the article's last frame and ours stand."""
     rows: list[dict[str, str | int]] = []
     for count in (10, 11, 19, 29, 100):
-        kept = list(range(0, count, max(1, count // max_frames)))[:max_frames]
+        kept = article(count, 1, 1, max_frames)
         ours = math.floor((max_frames - 0.5) * count / max_frames)
         rows.append(
             {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial
 
 from keyelab.errors import KeyelabError
-from keyelab.video import decode
+from keyelab.video import decode, tokens
 from keyelab.video.probe import VideoInfo
 from keyelab.video.sample import Pick
 
-_WIDTH_PX = 256  # about what PySceneDetect shrinks pictures to
+_PIXELS = 256 * 144  # about what PySceneDetect shrinks pictures to
 _SHORTEST_S = 0.6  # its command line's shortest scene
 
 
@@ -32,7 +33,8 @@ def lengths(info: VideoInfo) -> list[float]:
         Pick(info.stamps[index] if info.stamps else None, index) for index in range(info.frames)
     ]
     cuts = [0]
-    for pick, rgb in decode.take(info, everything, fit=_small):
+    small = partial(tokens.fit, max_px=_PIXELS)
+    for pick, rgb in decode.take(info, everything, fit=small):
         # frames are counted, so that a cut is a frame's index whatever the video's rate
         found = detector.process_frame(FrameTimecode(pick.index, 1.0), rgb[:, :, ::-1])
         cuts += [cut.frame_num for cut in found]
@@ -59,8 +61,3 @@ def middles(scenes: Sequence[float], count: int) -> list[float]:
         for i in sorted(parts)
         for part in range(parts[i])
     ]
-
-
-def _small(width: int, height: int) -> tuple[int, int]:
-    scale = min(1.0, _WIDTH_PX / max(width, height))
-    return max(1, round(width * scale)), max(1, round(height * scale))

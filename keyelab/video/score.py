@@ -120,7 +120,7 @@ def check_of(results: Sequence[ClipFact], least: float) -> Check:
     wrong = [result.name for result in results if not result.right]
     return check(
         "score over the clips",
-        right >= least * len(results),
+        right / len(results) >= least,
         expected=f"at least {least:.0%} of {len(results)} right",
         found=f"{right} of {len(results)} right",
         remedy=f"look at the table: {', '.join(wrong[:5])}",

@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from keyelab.files import write_bytes
 from keyelab.video.frame import Frame
 
+_GAP_PX, _LINE_PX = 8, 22  # between pictures, and for a line of text
 
-def contact_sheet(frames: Sequence[Frame], path: Path, title: str) -> Path:
+
+def contact_sheet(frames: Sequence[Frame], path: Path) -> Path:
     """Write a PNG of the frames as they were sent, each with its number and time."""
     import cv2
     import numpy
-    from matplotlib.figure import Figure
 
-    most, cell = (5, 1.9) if len(frames) <= 20 else (10, 1.1)  # a cell's width in inches
-    lines = math.ceil(len(frames) / most)
-    columns = math.ceil(len(frames) / lines)
-    tall = max(frame.height / frame.width for frame in frames)
-    figure = Figure(
-        figsize=(max(4.0, columns * cell), 0.4 + lines * (cell * tall + 0.15)), layout="constrained"
-    )
-    figure.suptitle(title, fontsize=10)
-    grid = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axes in grid:
-        axes.set_axis_off()
-    for axes, frame in zip(grid, frames, strict=False):
-        picture = cv2.imdecode(numpy.frombuffer(frame.jpeg, numpy.uint8), cv2.IMREAD_COLOR)
-        axes.imshow(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), interpolation="antialiased")
-        time = "time unknown" if frame.pick.time_s is None else f"{frame.pick.time_s:.2f} s"
-        axes.set_title(f"{frame.number} · {time}", fontsize=8, pad=3)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130, facecolor="white")
-    return write_bytes(path, buffer.getvalue())
+    most, width = (5, 220) if len(frames) <= 20 else (10, 130)  # a picture's width in px
+    columns = math.ceil(len(frames) / math.ceil(len(frames) / most))
+    cells = [_cell(frame, width) for frame in frames]
+    height = max(cell.shape[0] for cell in cells)
+    lines = math.ceil(len(cells) / columns)
+    size = (lines * height + _GAP_PX, columns * (width + _GAP_PX) + _GAP_PX, 3)
+    sheet = numpy.full(size, 255, numpy.uint8)
+    for place, cell in enumerate(cells):
+        top = place // columns * height
+        left = place % columns * (width + _GAP_PX) + _GAP_PX
+        sheet[top : top + cell.shape[0], left : left + width] = cell
+    return write_bytes(path, cv2.imencode(".png", sheet)[1].tobytes())
+
+
+def _cell(frame: Frame, width: int) -> Any:
+    """A frame below its number and time, BGR."""
+    import cv2
+    import numpy
+
+    picture = cv2.imdecode(numpy.frombuffer(frame.jpeg, numpy.uint8), cv2.IMREAD_COLOR)
+    size = (width, max(1, round(frame.height * width / frame.width)))
+    way = cv2.INTER_AREA if width < frame.width else cv2.INTER_CUBIC
+    cell = cv2.copyMakeBorder(
+        cv2.resize(picture, size, interpolation=way), _LINE_PX, 0, 0, 0,
+        cv2.BORDER_CONSTANT, value=(255, 255, 255),
+    )  # fmt: skip
+    time = "" if frame.pick.time_s is None else f"{frame.pick.time_s:.2f} s"
+    text = f"{frame.number}: {time or 'time unknown'}"
+    where = (0, _LINE_PX - 6)
+    return cv2.putText(cell, text, where, cv2.FONT_HERSHEY_SIMPLEX, 0.42, (0, 0, 0), 1, cv2.LINE_AA)

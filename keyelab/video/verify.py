@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from keyelab.video.probe import VideoInfo
 from keyelab.video.sample import Sampling
 
 _LEAST_COVERAGE = 0.9
+# Chinese has no spaces between words
+_WHOLE = r"(?:(?<![a-z0-9])|(?![a-z0-9])){}(?:(?<![a-z0-9])|(?:e?s)?(?![a-z0-9]))"
 
 
 def sample_checks(info: VideoInfo, sampling: Sampling) -> list[Check]:
@@ -108,11 +111,12 @@ def fact_checks(answer: str, expect: Sequence[str]) -> list[Check]:
 def says(answer: str, fact: str) -> bool:
     """Whether an answer holds a fact, or one of its alternatives ('red|红'), in any case.
 
-    A fact without words is in no answer.
+    Latin words must be whole, or a plural: 'red' is not in 'centered'. A fact without words is in
+    no answer.
     """
-    words = [" ".join(word.split()).casefold() for word in fact.split("|")]
+    words = [re.escape(" ".join(word.split()).casefold()) for word in fact.split("|")]
     text = " ".join(answer.split()).casefold()
-    return any(word and word in text for word in words)
+    return any(word and re.search(_WHOLE.format(word), text) for word in words)
 
 
 def arrival_check(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import llama
 import pytest
 
-from keyelab.build.result import parse_version
-from keyelab.files import project_root
 from keyelab.params import Serve
-from keyelab.serving import attest, environment, flags, lifecycle, observed, process, quiz, words
+from keyelab.serving import attest, lifecycle, observed, process, quiz
 from keyelab.serving import state as states
 from keyelab.serving.command import ServerPlan
 from keyelab.serving.lifecycle import Place
@@ -23,37 +20,16 @@ from keyelab.serving.observed import Observed
 from keyelab.serving.state import ServerState
 
 pytestmark = pytest.mark.e2e
-DEMO = project_root() / "keyelab" / "models" / "demo"
 Served = tuple[ServerPlan, ServerState, Observed]
 
 
-@pytest.fixture(scope="module")
-def program() -> Path:
-    """The llama-server of KEYELAB_BIN, else of the newest build below work/builds/."""
-    built = project_root().glob("work/builds/*/bin/llama-server")
-    real = [path for path in built if path.read_bytes()[:4] == b"\x7fELF"]
-    found = sorted(real, key=lambda path: path.stat().st_mtime)
-    if named := os.environ.get("KEYELAB_BIN"):
-        found = [Path(named) / "llama-server"]
-    if not found:
-        pytest.fail("these tests need a built llama-server: keyelab run --to build")
-    return found[-1]
-
-
 @pytest.fixture
-def serve(program: Path, tmp_path: Path) -> Iterator[Callable[..., Served]]:
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
     """Start a server with these parameters and look at it."""
     place = Place(tmp_path / "work", tmp_path / "run", tmp_path / "run" / "logs" / "server.log")
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    version = parse_version(said.stdout + said.stderr) or ""
 
-    def start(env: dict[str, str] | None = None, **given: Any) -> Served:
-        params = Serve(threads=1, **given)
-        model = DEMO / "keyelab-tiny-f16.gguf", DEMO / "mmproj-keyelab-tiny-f16.gguf"
-        known = environment.chosen({**os.environ, **(env or {})})
-        table = words.chosen(params, *model, flags.offered(program, version, known))
-        options = tuple(word for row in table for word in row.words)
-        plan = ServerPlan(params, program, options, *model, version, str(given), env=known)
+    def start(**given: Any) -> Served:
+        (plan,) = llama.plans(**given)
         (server,) = lifecycle.ensure([plan], place, 60, lambda *_: None)
         return plan, server, observed.look(server, plan.env)
 
@@ -71,7 +47,8 @@ def test_all_of_a_right_server_is_read_and_right(serve: Callable[..., Served]) -
     plan, server, seen = serve()
     assert bad(plan, server, seen) == {}
     facts = attest.facts([plan], [server], [seen])
-    assert facts.buffers_mib["CPU_Mapped"] == pytest.approx(1.26, abs=0.1)
+    size_mib = plan.model.stat().st_size / 2**20
+    assert sum(seen.start.weights_mib.values()) == pytest.approx(size_mib, abs=0.7)
     assert (facts.flash_attention, facts.projector_backend) == (True, "CPU")
     assert facts.graph_splits == 1
 
@@ -88,14 +65,14 @@ def test_a_server_without_flash_attention_is_told_from_one_with(
 def test_a_cpu_server_is_found_out_on_a_gpu_target(serve: Callable[..., Served]) -> None:
     plan, server, seen = serve()
     found = bad(dataclasses.replace(plan, backend="hip", cards=("0000:06:00.0",)), server, seen)
-    assert found["weights"].startswith("CPU_Mapped")
+    assert found["weights"].startswith("CPU")
     assert {"context state", "devices", "projector's device"} <= {*found}
 
 
 def test_libraries_of_another_build_are_found_out(
-    serve: Callable[..., Served], program: Path, tmp_path: Path
+    serve: Callable[..., Served], tmp_path: Path
 ) -> None:
-    for library in program.parent.glob("libggml*"):
+    for library in llama.find_server().parent.glob("libggml*"):
         shutil.copy(library, tmp_path)
     found = bad(*serve(env={"LD_LIBRARY_PATH": str(tmp_path)}))
     assert list(found) == ["files in memory"]

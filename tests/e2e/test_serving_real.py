@@ -14,23 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import llama
 import psutil
 import pytest
 import requests
 from click.testing import CliRunner
+from llama import MODELS, file_fact, model_facts
 
-from keyelab import params
-from keyelab.build.result import parse_version
 from keyelab.cli import cli
 from keyelab.errors import KeyelabError
-from keyelab.facts import BuildFacts, EnvFacts, FileFact, ModelFacts, SourceFacts
-from keyelab.files import project_root, sha256_file
 from keyelab.serving import (
     attest,
-    command,
     lifecycle,
     lock,
     observed,
+    occupant,
     port,
     probe,
     process,
@@ -41,85 +39,12 @@ from keyelab.serving.command import ServerPlan
 from keyelab.serving.lifecycle import Place
 
 pytestmark = pytest.mark.e2e
-DEMO = project_root() / "keyelab" / "models" / "demo"
-
-
-def file_fact(path: Path) -> FileFact:
-    return FileFact(path=str(path), sha256=sha256_file(path), size_bytes=path.stat().st_size)
-
-
-def is_program(path: Path) -> bool:
-    """Whether it is a compiled program, and not the smoke target's stand-in."""
-    return path.is_file() and path.read_bytes()[:4] == b"\x7fELF"
-
-
-@pytest.fixture(scope="module")
-def build() -> BuildFacts:
-    """The build that KEYELAB_BIN names, else the newest finished one below work/builds/."""
-    named = os.environ.get("KEYELAB_BIN")
-    marks = (project_root() / "work" / "builds").glob("*/result.json")
-    newest = [path.parent / "bin" for path in sorted(marks, key=lambda path: path.stat().st_mtime)]
-    folders = [Path(named)] if named else newest[::-1]
-    server = next((f / "llama-server" for f in folders if is_program(f / "llama-server")), None)
-    if server is None:
-        pytest.fail(
-            "these tests need a built llama-server: keyelab run --to build, "
-            "or set KEYELAB_BIN to its bin folder"
-        )
-    said = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
-    version = parse_version(said.stdout + said.stderr)
-    assert version
-    return BuildFacts(
-        build_dir=str(server.parent.parent),
-        key="0" * 64,
-        reused=True,
-        backend="cpu",
-        gpu_targets="",
-        build_type="Release",
-        version=version,
-        backends=["CPU"],
-        command="",
-        binaries={"llama-server": file_fact(server)},
-    )
 
 
 @pytest.fixture
-def model() -> ModelFacts:
-    return ModelFacts(
-        model=file_fact(DEMO / "keyelab-tiny-f16.gguf"),
-        mmproj=file_fact(DEMO / "mmproj-keyelab-tiny-f16.gguf"),
-        source="packaged",
-        architecture="qwen3vlmoe",
-        projector="qwen3vl_merger",
-        parameters=657984,
-        quantization="F16",
-        context_tokens=4096,
-        embedding_width=128,
-        chat_template=True,
-    )
-
-
-@pytest.fixture
-def make_plans(build: BuildFacts, model: ModelFacts) -> Callable[..., list[ServerPlan]]:
-    """Plans of real servers, one a replica; keyword arguments are serve parameters."""
-    host = EnvFacts(
-        os="", kernel="", cpu=None, cores=2, memory_bytes=2**33,
-        python="", cmake="", ninja="", cxx=None,
-    )  # fmt: skip
-    source = SourceFacts(
-        tree="", origin="", version="", recipe="", base_sha256="", tree_sha256="", patches=[]
-    )
-
-    def make(facts: ModelFacts | None = None, **given: Any) -> list[ServerPlan]:
-        values = params.Serve(threads=1, **given)
-        return command.plans(values, os.environ, host, facts or model, source, build)
-
-    return make
-
-
-@pytest.fixture
-def make_plan(make_plans: Callable[..., list[ServerPlan]]) -> Callable[..., ServerPlan]:
-    return lambda *facts, **given: make_plans(*facts, **given)[0]
+def make_plan() -> Callable[..., ServerPlan]:
+    """The plan of one real server; keyword arguments are serve parameters."""
+    return lambda *facts, **given: llama.plans(*facts, **given)[0]
 
 
 @pytest.fixture
@@ -270,7 +195,10 @@ def test_other_servers_on_the_wanted_port_are_told_apart(
         pid = process.start(argv, env, tmp_path / "other.log")
         try:
             deadline = time.monotonic() + 20
-            while probe.ask(plan.url(number), "/health").status in (None, 503):
+            while probe.ask(occupant.url(plan.params.host, number), "/health").status in (
+                None,
+                503,
+            ):
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
             with pytest.raises(KeyelabError, match=said) as error:
@@ -358,13 +286,13 @@ def test_dead_proxy_of_the_environment_does_no_harm(
         monkeypatch.delenv(name, raising=False)
     server = ensure(make_plan(), place)
     assert status.of(server).phase == "ready"
-    assert probe.proxied(server.url).startswith("nothing: export no_proxy=")
+    assert probe.proxied(server.url) == "nothing"
 
 
 def test_replicas_run_side_by_side_and_the_command_line_sees_and_stops_them(
-    make_plans: Any, place: Place
+    place: Place,
 ) -> None:
-    servers = lifecycle.ensure(make_plans(replicas=2), place, 60, lambda *_: None)
+    servers = lifecycle.ensure(llama.plans(replicas=2), place, 60, lambda *_: None)
     assert len({one.port for one in servers}) == 2
     words = ["--workdir", str(place.workdir)]
     listed = CliRunner().invoke(cli, ["status", *words, "--json"])
@@ -401,18 +329,15 @@ def test_key_of_a_file_serves_and_stands_nowhere(
             assert not path.is_file() or b"key-of-the-" not in path.read_bytes()
 
 
-def test_truncated_model_is_told_at_once(
-    make_plan: Any, model: ModelFacts, place: Place, tmp_path: Path
-) -> None:
+def test_truncated_model_is_told_at_once(make_plan: Any, place: Place, tmp_path: Path) -> None:
     cut = tmp_path / "cut.gguf"
-    cut.write_bytes((DEMO / "keyelab-tiny-f16.gguf").read_bytes()[:200_000])
-    plan = make_plan(model.model_copy(update={"model": file_fact(cut)}))
+    cut.write_bytes((MODELS / "keyelab-tiny-f16.gguf").read_bytes()[:200_000])
+    plan = make_plan(model_facts().model_copy(update={"model": file_fact(cut)}))
     assert "model_fetch" in failure(plan, place, "not within the file bounds").hint
 
 
-def test_model_in_the_projectors_place_is_told(
-    make_plan: Any, model: ModelFacts, place: Place
-) -> None:
+def test_model_in_the_projectors_place_is_told(make_plan: Any, place: Place) -> None:
+    model = model_facts()
     plan = make_plan(model.model_copy(update={"mmproj": model.model}))
     assert "mmproj_file" in failure(plan, place, "Failed to load CLIP model").hint
 

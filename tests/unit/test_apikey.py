@@ -65,6 +65,25 @@ def test_key_that_no_client_could_send_is_refused(
     assert KEY not in str(error.value)
 
 
+@pytest.mark.parametrize("key", [f"{KEY}\n", f"two {KEY}", "clé-0123456789abcdef"])
+def test_variable_that_no_client_could_send_is_refused(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("LLAMA_API_KEY", key)
+    with pytest.raises(UsageError, match="in LLAMA_API_KEY") as error:
+        apikey.read()
+    assert KEY not in str(error.value)
+
+
+def test_client_goes_past_proxies_and_without_a_key_for_whoever_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LLAMA_API_KEY", KEY)
+    with apikey.session() as own, apikey.session(None) as stranger:
+        assert (own.trust_env, own.headers["Authorization"]) == (False, f"Bearer {KEY}")
+        assert (stranger.trust_env, "Authorization" in stranger.headers) == (False, False)
+
+
 def test_missing_file_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(UsageError, match="found no file"):

@@ -8,7 +8,7 @@ import pytest
 
 from keyelab.build import plan
 from keyelab.errors import KeyelabError, UsageError
-from keyelab.facts import HeaderFacts, ModelFacts
+from keyelab.facts import HeaderFacts
 
 HIP = {"backend": "hip", "gpu_targets": "gfx928"}
 FLAG = "--gpu-max-threads-per-block=1024"
@@ -175,17 +175,3 @@ def test_recipe_options_stay_out_of_other_builds(make_plan: Any, given: dict[str
     asked = make_plan(asks={"cmake": {"CMAKE_HIP_FLAGS": FLAG}}, **given)
     assert "CMAKE_HIP_FLAGS" not in asked.options
     assert asked.key == make_plan(**given).key
-
-
-def test_quantized_model_is_refused_where_the_recipe_is_not_for_it(
-    make_plan: Any, model: ModelFacts
-) -> None:
-    source = make_plan(asks={"recipe": "article", "weights": ["F32", "F16", "BF16"]}).source
-    quantized = model.model_copy(update={"quantization": "Q4_K_M"})
-    with pytest.raises(KeyelabError, match=r"article is for \(F32, F16, BF16\).*Q4_K_M") as error:
-        plan.check_weights(source, quantized, "hip")
-    assert "source_patch.recipe=gcn" in error.value.hint
-    assert "BF16.gguf" in error.value.hint
-    plan.check_weights(source, quantized, "cpu")
-    plan.check_weights(source, model, "hip")
-    plan.check_weights(make_plan(asks={"weights": ["any"]}).source, quantized, "hip")

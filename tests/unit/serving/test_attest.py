@@ -52,6 +52,14 @@ def test_facts_are_what_the_server_said(served: Served) -> None:
     assert [one.url for one in facts.servers] == [facts.url]
 
 
+def test_proxy_between_clients_and_the_server_is_told(served: Served) -> None:
+    plan, state, seen = served
+    found = attest.checks(plan, state, dataclasses.replace(seen, proxied="HTTP 502 from squid"))
+    (told,) = (item for item in found if item.name == "way through proxies")
+    assert (told.status, told.found) == ("warned", "HTTP 502 from squid")
+    assert "no_proxy=127.0.0.1" in told.remedy
+
+
 def test_what_is_alike_for_several_servers_is_one_check(served: Served) -> None:
     plan, state, seen = served
     other = state.model_copy(update={"port": 1, "pid": 1})

@@ -73,25 +73,6 @@ def test_row_split_is_refused_with_the_reason(case: Any) -> None:
     assert not verdict(combination.row_split, case(split_mode="layer"))
 
 
-@pytest.mark.parametrize(
-    ("backend", "weights", "quantization", "refused"),
-    [
-        ("hip", ["F32", "F16", "BF16"], "Q4_K_M", True),
-        ("cuda", ["F32", "F16", "BF16"], "Q8_0", True),
-        ("hip", ["F32", "F16", "BF16"], "BF16", False),
-        ("hip", ["any"], "Q4_K_M", False),
-        ("cpu", ["F32", "F16", "BF16"], "Q4_K_M", False),
-    ],
-)
-def test_recipe_for_floats_serves_no_quantized_weights_on_a_card(
-    case: Any, model: ModelFacts, backend: str, weights: list[str], quantization: str, refused: bool
-) -> None:
-    model.quantization = quantization
-    found = case(backend, None, {"weights": weights, "recipe": "flags"})
-    said = verdict(combination.recipe_for_other_weights, found)
-    assert (f"found {quantization} weights" in said) is refused
-
-
 @pytest.mark.parametrize("what", ["model", "mmproj"])
 def test_missing_file_is_named(case: Any, model: ModelFacts, what: str) -> None:
     path = Path(getattr(model, what).path)

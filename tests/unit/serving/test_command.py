@@ -9,6 +9,7 @@ import pytest
 
 from keyelab.errors import UsageError
 from keyelab.facts import BuildFacts, SourceFacts
+from keyelab.files import redact
 from keyelab.params import Serve
 from keyelab.serving import command
 
@@ -173,9 +174,9 @@ def test_every_address_is_reached_over_loopback(
     make_plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLAMA_API_KEY", "of-the-environment")
-    assert make_plan().url(80) == "http://127.0.0.1:80"
-    assert make_plan(host="0.0.0.0").url(80) == "http://127.0.0.1:80"
-    assert make_plan(host="::1").url(80) == "http://[::1]:80"
+    reached = ("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("::1", "[::1]")
+    for host, name in reached:
+        assert f"http://{name}:80/v1/" in command.example(make_plan(host=host), 80)
 
 
 def test_commands_can_be_pasted(make_plan: Any) -> None:
@@ -193,7 +194,8 @@ def test_shell_reads_the_key_where_it_lies(make_plan: Any, tmp_path: Path) -> No
     curl = command.example(make_plan(api_key_file=str(path)), 80).splitlines()[0]
     script = f'curl() {{ for word; do case $word in @*) cat "${{word#@}}";; esac; done; }}; {curl}'
     said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert said.stdout == "Authorization: Bearer planted-in-a-file-0123"
+    assert said.stdout == "X-Api-Key: planted-in-a-file-0123"
+    assert redact(curl) == curl, "a record shows it as it is typed"
 
 
 def test_dry_run_shows_the_commands_without_looking_at_files() -> None:

@@ -97,9 +97,9 @@ def test_proxy_that_answers_instead_of_the_server_is_told(
     assert probe.proxied("http://127.0.0.1:9") == "", "no proxy is set"
     server.sign = "squid/5.7"
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.server_port}")
-    assert probe.proxied("http://127.0.0.1:9").startswith("HTTP 404 from squid/5.7: export no_pro")
+    assert probe.proxied("http://127.0.0.1:9") == "HTTP 404 from squid/5.7"
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    assert probe.proxied("http://127.0.0.1:8").startswith("nothing: export no_proxy")
+    assert probe.proxied("http://127.0.0.1:8") == "nothing"
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     server.sign, server.answers = "llama.cpp", {"/health": OK}
     assert probe.proxied(f"http://127.0.0.1:{server.server_port}") == ""

@@ -46,8 +46,11 @@ def bad(found: dict[str, Check]) -> dict[str, str]:
     return {name: one.status for name, one in found.items() if one.status in ("failed", "warned")}
 
 
-def test_a_cpu_build_on_the_cpu_is_right(judge: Judge) -> None:
-    assert bad(judge("cpu", 0)) == {}
+@pytest.mark.parametrize("log", ["cpu", "cpu-b11434"])
+def test_a_cpu_build_on_the_cpu_is_right(judge: Judge, log: str) -> None:
+    found = judge(log, 0)
+    assert bad(found) == {}
+    assert "unknown" not in {one.status for one in found.values()}
 
 
 def test_two_cards_are_right_and_their_fallbacks_are_told(judge: Judge) -> None:
@@ -86,6 +89,17 @@ def test_fewer_cards_than_planned_fail(judge: Judge) -> None:
 @pytest.mark.parametrize(("name", "status"), [("CUDA0", "ok"), ("CUDA1", "failed")])
 def test_named_devices_are_the_ones_that_must_be_used(judge: Judge, name: str, status: str) -> None:
     assert judge("h200-faoff", 2, devices=name)["devices"].status == status
+
+
+def test_a_model_put_on_the_cpu_by_name_is_as_declared(judge: Judge) -> None:
+    found = bad(judge("h200-none", devices="none"))
+    assert {*found} == {"kernel fallbacks"}, "and the projector may stay on the card"
+
+
+def test_one_card_of_two_holds_the_whole_model_without_a_split(judge: Judge) -> None:
+    name = f"memory of card {CARDS[0]}"
+    expected = judge("h200-faoff", 1, grown=0)[name].expected
+    assert judge("h200-faoff", 2, split_mode="none", grown=0)[name].expected == expected
 
 
 def test_flash_attention_must_be_as_declared(judge: Judge) -> None:

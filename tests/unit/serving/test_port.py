@@ -13,14 +13,14 @@ def test_any_port_is_claimed_and_can_then_be_bound() -> None:
     number = port.claim("127.0.0.1", 0)
     assert number > 0
     assert port.is_free("127.0.0.1", number)
-    assert port.listener(number) is None
+    assert port.listeners(number) == set()
     assert port.claim("127.0.0.1", number) == number
 
 
 def test_holder_of_a_taken_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         taken = listening.getsockname()[1]
-        assert port.listener(taken) == os.getpid()
+        assert port.listeners(taken) == {os.getpid()}
         assert not port.is_free("127.0.0.1", taken)
         with pytest.raises(KeyelabError, match=rf"pid {os.getpid()}") as error:
             port.claim("127.0.0.1", taken)

@@ -1,5 +1,5 @@
 """On logs of llama-server b10019 with the demo model: a CPU build, and a CUDA build on two H200
-(2026-12-01). No log of a K100_AI at this verbosity exists."""
+(2026-12-01); one of a CPU build of b11434. No log of a K100_AI at this verbosity exists."""
 
 from __future__ import annotations
 

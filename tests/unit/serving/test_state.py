@@ -57,6 +57,20 @@ def test_zombie_does_not_run(tmp_path: Path) -> None:
     assert not state.is_running(known)
 
 
+def test_state_that_goes_while_it_is_read_counts_as_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state.write(made(tmp_path, os.getpid()))
+    read = state.read_json
+
+    def stopped_meanwhile(file: Path) -> object:
+        file.unlink()
+        return read(file)
+
+    monkeypatch.setattr(state, "read_json", stopped_meanwhile)
+    assert state.all_states(tmp_path) == []
+
+
 def test_broken_state_is_named(tmp_path: Path) -> None:
     file = state.path(tmp_path, 1)
     file.parent.mkdir(parents=True)

@@ -341,6 +341,11 @@ UBATCH = (
 KILLED = "clang++: error: unable to execute command: Killed\n"
 
 
+def test_an_event_cut_in_the_middle_is_a_lost_connection(server: Server) -> None:
+    server.script = stream(delta(content="so"), 'data: {"choices": [{"del')
+    assert "the connection was lost after 2 characters" in refusal(server).message
+
+
 def test_a_server_that_an_assertion_ends_is_joined_with_its_log_and_asked_once(
     server: Server, folder: Path
 ) -> None:

@@ -28,6 +28,24 @@ def facts(url: str = "http://127.0.0.1:9", context_tokens: int | None = 4096) ->
 
 
 @pytest.fixture
+def refusing() -> Iterator[str]:
+    """A server that refuses every key."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(401)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    http = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{http.server_address[1]}"
+    http.shutdown()
+    http.server_close()
+
+
+@pytest.fixture
 def props() -> Iterator[tuple[str, dict[str, Any]]]:
     """A server whose /props are a dictionary to be filled."""
     said: dict[str, Any] = {}
@@ -46,6 +64,11 @@ def props() -> Iterator[tuple[str, dict[str, Any]]]:
     yield f"http://127.0.0.1:{http.server_address[1]}", said
     http.shutdown()
     http.server_close()
+
+
+def test_a_refused_key_is_not_a_server_without_videos(make_video: Any, refusing: str) -> None:
+    with pytest.raises(KeyelabError, match=r"found none: 401"):
+        native.require(probe(make_video()), facts(refusing))
 
 
 def test_the_file_itself_stands_first_and_the_question_last(make_video: Any) -> None:

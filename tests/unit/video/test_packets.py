@@ -24,6 +24,14 @@ def test_clock_takes_b_frames_in_any_order_and_a_late_start() -> None:
     assert clock([(9, 4)]) == ((9,), 4.0)
 
 
+def test_last_of_uneven_b_frames_stands_as_long_as_most_frames_do(make_video: Any) -> None:
+    times = [0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 2.2, 2.4, 2.6, 2.8]
+    coding = {"x264-params": "bframes=3:b-adapt=0"}
+    info = probe(make_video("uneven.mp4", times, coding=coding))
+    assert [packet.stamp for packet in info.packets] != sorted(info.stamps), "there are B-frames"
+    assert info.duration_s == pytest.approx(3.0, abs=0.01), "its packet says 0.8 s"
+
+
 def test_frames_of_an_avi_with_b_frames_carry_other_times_than_their_own(make_video: Any) -> None:
     coding = {"x264-params": "bframes=3"}
     avi, mp4 = (probe(make_video(name, coding=coding)) for name in ("a.avi", "a.mp4"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from keyelab.errors import KeyelabError
+from keyelab.facts import ClipFact
 from keyelab.params import VideoTest
 from keyelab.video import score
 from keyelab.video.chat import Reply
@@ -53,6 +54,15 @@ def test_each_clip_is_asked_its_question_and_held_against_its_truth(folder: Path
     assert (verdict.status, verdict.found) == ("failed", "2 of 3 right")
     assert "c d%.mp4" in verdict.remedy
     assert score.check_of(results, 0.6).status == "ok"
+
+
+def test_exactly_the_least_share_is_enough() -> None:
+    one = ClipFact(
+        name="a", expected=["x"], right=True, prompt="", answer="", reasoning="",
+        finish_reason=None, ttft_s=None, total_s=0, usage={}, timings={},
+    )  # fmt: skip
+    wrong = one.model_copy(update={"right": False})
+    assert score.check_of([one] * 11 + [wrong] * 9, 0.55).status == "ok"
 
 
 def test_a_clip_that_cannot_be_read_or_asked_does_not_end_the_others(folder: Path) -> None:

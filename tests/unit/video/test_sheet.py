@@ -20,7 +20,7 @@ def test_every_frame_is_on_the_sheet(tmp_path: Path, count: int) -> None:
         encode(red, Pick(i, i, None, None if i else 0.25), i + 1, jpeg_quality=95)
         for i in range(count)
     ]
-    path = contact_sheet(frames, tmp_path / "演示 100%" / "-深 %03d.png", "clip 100%.mp4")
+    path = contact_sheet(frames, tmp_path / "演示 100%" / "-深 %03d.png")
     sheet = cv2.imdecode(numpy.frombuffer(path.read_bytes(), numpy.uint8), cv2.IMREAD_COLOR)
     reddish = ((sheet[..., 2] > 180) & (sheet[..., 0] < 80)).astype(numpy.uint8)
     found, _, stats, _ = cv2.connectedComponentsWithStats(reddish)

@@ -22,6 +22,7 @@ from keyelab.video.verify import (
     question_rows,
     rows,
     sample_checks,
+    says,
 )
 
 INFO = VideoInfo(Path("v"), "mp4", "h264", 96, 96, 40, (), 0.1, 4.0, 4.0)
@@ -89,6 +90,22 @@ def test_each_fact_has_its_own_verdict() -> None:
         ("says 'circle'", "failed"),
     ]
     assert fact_checks("anything", []) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "fact", "said"),
+    [
+        ("a blue disc, centered", "red", False),
+        ("Red.", "red", True),
+        ("two circles", "circle", True),
+        ("a 红色 disc", "red|红", True),
+        ("it moves  RIGHT", "moves right", True),
+        ("10 frames", "1", False),
+        ("C++", "c++", True),
+    ],
+)
+def test_a_fact_is_whole_words_or_their_plural(answer: str, fact: str, said: bool) -> None:
+    assert says(answer, fact) is said
 
 
 def test_a_cut_answer_fails() -> None:
