@@ -141,7 +141,7 @@ def keep(plan: BuildPlan, facts: BuildFacts, verdicts: Iterable[Check]) -> None:
 
 
 def parse_version(text: str) -> str | None:
-    """b<number>-<commit> from what `llama-server --version` prints, in b10019's or b10502's form."""
+    """b<number>-<commit> of `llama-server --version`, in the form of b10019 or of b10502."""
     form = r"^version: (?:\S+ \(build )?(\d+)(?:, commit | \()(\S+)\)"
     found = re.search(form, text, re.MULTILINE)
     return f"b{found[1]}-{found[2]}" if found else None
