@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,15 +17,24 @@ from keyelab.errors import KeyelabError
 STATE = ".keyelab"  # what keyelab keeps in a tree that it has changed in place
 NOT_SOURCE = frozenset({".git", STATE})  # in a tree, but no part of it
 _WORD = r"(?:api[-_]?key|access[-_]?key|token|secret|passw(?:or)?d|authorization)"
-_QUOTE = r"\\?[\"']?"  # quoted inside JSON, a quote has a backslash before it
+_QUOTE = r"(?:\\*[\"'])?"  # quoted inside JSON, a quote has backslashes before it
 _SECRET = re.compile(
     rf"(?i)((?:{_WORD}{_QUOTE}\s*[:=]|(?<![\w-])--?[\w-]*{_WORD}{_QUOTE}[,\s=])"
     rf"\s*{_QUOTE}(?:(?:bearer|basic)\s+)?)"
-    # a number alone is a token id of a vocabulary, not a secret
-    r"((?!\d+(?![^\s\"',;&\\]))[^\s\"',;&\\]{6,})"
+    # JSON's bare values stay: a number is a token id or a speed, not a secret
+    r"(?!(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|true|false|null|NaN|-?Infinity)(?:[\s\"',;&\\\])}]|$))"
+    r"(?!(?:bearer|basic)(?:[\s\"'\\]|$))([^\s\"',;&\\:\[\]{}][^\s\"',;&\\]{5,})"
 )
 _KNOWN_SECRET = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,})|(?<=://)[^\s/@\"']+:[^\s/@\"']+(?=@)"
+    r"|(?:(?<=http://)|(?<=https://))[^\s/?#@\"'\\]+(?=@)"
+)
+_QUERY = re.compile(  # &#39; is a quote in HTML
+    r"(https?://[^\s?\"'<>\\]+\?)((?:(?!&#)[^\s\"'<>\\])+)"
+)
+_SIGNED = re.compile(
+    r"(?i)(?:^|[?&;_-])(?:sig|sign|signature|token|key|secret|auth|credential|policy|expires)="
+    r"|=[\w%.~+/-]{24,}"
 )
 
 
@@ -56,12 +66,18 @@ def located(text: str | Path) -> Path:
     return project_root() / Path(text).expanduser()
 
 
-def sha256_file(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
-    """SHA-256 of a file, hex; `on_bytes` hears how many bytes each chunk brought."""
-    digest = hashlib.sha256()
+def sha256_file(
+    path: Path, on_bytes: Callable[[int], None] | None = None, size_bytes: int | None = None
+) -> str:
+    """SHA-256 of a file, or of its first `size_bytes`, hex.
+
+    `on_bytes` hears how many bytes each chunk brought.
+    """
+    digest, left = hashlib.sha256(), size_bytes if size_bytes is not None else sys.maxsize
     with path.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
+        while chunk := stream.read(min(1 << 20, left)):
             digest.update(chunk)
+            left -= len(chunk)
             if on_bytes:
                 on_bytes(len(chunk))
     return digest.hexdigest()
@@ -163,8 +179,10 @@ def read_json(path: Path) -> Any:
 def redact(text: str) -> str:
     """`text` without secret-looking values (after api_key, token, password, …) and home paths.
 
-    Serialized JSON stays JSON: quotes and backslashes are never taken.
+    Of URLs it takes user names, passwords and queries that look signed. Serialized JSON stays
+    JSON: quotes and backslashes are never taken.
     """
+    text = _QUERY.sub(_unsigned, text)
     text = _SECRET.sub(r"\1[redacted]", text)
     text = _KNOWN_SECRET.sub("[redacted]", text)
     home = _home()
@@ -174,6 +192,10 @@ def redact(text: str) -> str:
 def redacted(value: Any) -> Any:
     """A JSON value whose texts are redacted."""
     return json.loads(redact(json.dumps(value, ensure_ascii=False)))
+
+
+def _unsigned(url: re.Match[str]) -> str:
+    return url[1] + ("[redacted]" if _SIGNED.search(url[2]) else url[2])
 
 
 def _home() -> Path | None:

@@ -13,13 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keyelab import params as parameters
 from keyelab import shell
 from keyelab.errors import KeyelabError, UsageError
 from keyelab.files import (
-    located,
     project_root,
     read_json,
     sha256_file,
@@ -31,9 +30,7 @@ from keyelab.record import run as records
 from keyelab.record import seal
 from keyelab.record.execute import Executed, execute_phase
 from keyelab.record.run import PhaseRecord, Run
-
-if TYPE_CHECKING:
-    from keyelab.serving.state import ServerState
+from keyelab.serving import run as servers
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "env_check": (),
@@ -95,7 +92,7 @@ def run(todo: Plan, command: list[str], say: Say) -> tuple[Path, int]:
     Raises KeyelabError before a run folder exists when earlier phases cannot be taken over.
     """
     source = _resumable(todo) if todo.before else None
-    left = _servers_of_others(todo)
+    left = servers.living(todo.parameters.get("serve"))
     shell.inherit_orphans()
     folder = records.new_run_folder(todo.target)
     started = time.monotonic()
@@ -123,12 +120,14 @@ def run(todo: Plan, command: list[str], say: Say) -> tuple[Path, int]:
         code = _run_phases(todo, folder, record, say)
     except KeyboardInterrupt:
         code = 130
+    except OSError as error:
+        raise _unwritten(folder, error) from None
     finally:
-        _stop_server(todo, folder, say)
+        servers.stop(todo.parameters.get("serve"), folder, say)
         record.status = "interrupted" if code == 130 else records.overall(record.phases)
         record.finished = records.now()
         record.duration_s = round(time.monotonic() - started, 1)
-        seal.seal(record, folder)
+        _seal(todo, folder, record)
     return folder, code
 
 
@@ -216,17 +215,8 @@ def _resumable(todo: Plan) -> Path:
             )
     seal.require_intact(source)
     if "serve" in todo.before and "video_test" in todo.chosen and not todo.dry_run:
-        _require_server(source, todo.target)
+        servers.require(source, todo.target)
     return source
-
-
-def _require_server(folder: Path, target: str) -> None:
-    """Raise KeyelabError when a server that the run's serve phase left no longer runs."""
-    from keyelab.facts import ServeFacts, read_facts
-    from keyelab.serving.status import require_running
-
-    facts = read_facts(folder, "serve", ServeFacts)
-    require_running(facts, f"keyelab run --target {target} --from serve")
 
 
 def _take_over(todo: Plan, source: Path, folder: Path, record: Run, say: Say) -> None:
@@ -243,32 +233,19 @@ def _take_over(todo: Plan, source: Path, folder: Path, record: Run, say: Say) ->
         say(f"{Path(taken.notebook).stem} {taken.status} (reused from {taken.reused_from})")
 
 
-def _servers_of_others(todo: Plan) -> list[ServerState]:
-    """Running servers of earlier runs, which may have been killed."""
-    serve = todo.parameters.get("serve")
-    if serve is None:
-        return []
-    from keyelab.serving.state import all_states, is_running
-
-    return [one for one in all_states(located(serve.values.workdir)) if is_running(one)]
+def _seal(todo: Plan, folder: Path, record: Run) -> None:
+    try:
+        seal.seal(record, folder, servers.logs(todo.parameters.get("serve"), folder))
+    except OSError as error:
+        raise _unwritten(folder, error) from None
 
 
-def _stop_server(todo: Plan, folder: Path, say: Say) -> None:
-    """End the server that this run started, unless it was asked to stay."""
-    serve = todo.parameters.get("serve")
-    if serve is None or serve.values.keep_server or serve.values.dry_run:
-        return
-    from keyelab.serving.process import stop
-    from keyelab.serving.state import all_states
-
-    for state in all_states(located(serve.values.workdir)):
-        if located(state.run_dir) != folder:
-            continue
-        try:
-            stop(state)
-            say(f"stopped the server on port {state.port}")
-        except KeyelabError as error:
-            say(f"the server on port {state.port} is not gone: {error}")
+def _unwritten(folder: Path, error: OSError) -> KeyelabError:
+    return KeyelabError(
+        f"expected to write {shown(error.filename or folder)}, found: {error.strerror or error}; "
+        f"{shown(folder)} was never sealed and holds only what was written before",
+        f"df -h {shown(folder)}; then run it again",
+    )
 
 
 def summary(folder: Path) -> list[str]:
@@ -286,7 +263,7 @@ def summary(folder: Path) -> list[str]:
     if resume := records.resume_command(run):
         if resume.endswith("--from video_test"):
             try:
-                _require_server(folder, run.target)
+                servers.require(folder, run.target)
             except KeyelabError:  # the run has stopped its server
                 resume = resume.replace("--from video_test", "--from serve")
         lines.append(f"resume: {resume}")

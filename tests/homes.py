@@ -1,25 +1,39 @@
-"""Checkouts for tests that run the keyelab command: records of their own, the rest shared."""
+"""Checkouts for tests that run the keyelab command: records and servers of their own."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
+SHARED = ("builds", "downloads", "gates", "overlays", "sources", "videos")  # dear, and by digest
 
 
-def run_keyelab(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the keyelab command on a checkout; standard output holds both streams."""
-    return subprocess.run(
+def start_keyelab(home: Path, *words: str, **env: str) -> subprocess.Popen[str]:
+    """Start the keyelab command on a checkout; standard output holds both streams."""
+    locks = str(home / "locks")  # stand-ins for cards are no reason to refuse each other
+    return subprocess.Popen(
         [sys.executable, "-c", "from keyelab.cli import main; main()", *words],
-        env={**os.environ, "KEYELAB_HOME": str(home)},
+        env={**os.environ, "KEYELAB_HOME": str(home), "KEYELAB_LOCKS": locks, **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=1800,
     )
+
+
+def run_keyelab(home: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the keyelab command on a checkout to its end."""
+    with start_keyelab(home, *words, **env) as process:
+        try:
+            said, _ = process.communicate(timeout=1800)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, said)
 
 
 def latest(home: Path, target: str = "cpu-demo") -> Path:
@@ -28,9 +42,18 @@ def latest(home: Path, target: str = "cpu-demo") -> Path:
     return folder / (folder / "LATEST").read_text().strip()
 
 
+def phases(run: Path) -> dict[str, dict[str, Any]]:
+    """What run.json says of each phase."""
+    content = json.loads((run / "run.json").read_text())
+    return {phase["phase"]: phase for phase in content["phases"]}
+
+
 def make_home(folder: Path) -> Path:
-    """A checkout with records of its own; everything else is this one's."""
-    (ROOT / "work").mkdir(exist_ok=True)
-    for name in ("notebooks", "params", "patches", "keyelab", "tests", "work"):
+    """A checkout with records, servers and locks of its own; everything else is this one's."""
+    for name in ("notebooks", "params", "patches", "keyelab", "tests"):
         (folder / name).symlink_to(ROOT / name)
+    (folder / "work").mkdir()
+    for name in SHARED:
+        (ROOT / "work" / name).mkdir(parents=True, exist_ok=True)
+        (folder / "work" / name).symlink_to(ROOT / "work" / name)
     return folder

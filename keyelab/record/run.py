@@ -58,6 +58,13 @@ class PhaseRecord(_Part):
     failure: Failure | None = None
 
 
+class Growing(_Part):
+    """A log as it was when the run was sealed."""
+
+    size_bytes: int
+    sha256: str = Field(description="digest of these first bytes")
+
+
 class Tool(_Part):
     """The keyelab that made the record."""
 
@@ -82,6 +89,9 @@ class Run(_Part):
     resumes: str = Field("", description="run whose earlier phases were reused")
     tool: Tool
     python_packages_sha256: str = Field("", description="digest of env/pip-freeze.txt")
+    growing: dict[str, Growing] = Field(
+        {}, description="logs of servers that were left running, path below the run folder: start"
+    )
     phases: list[PhaseRecord]
 
 

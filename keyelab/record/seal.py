@@ -1,15 +1,20 @@
-"""Sealing a run: pages, package list, SHA256SUMS last; and finding out whether it is intact."""
+"""Sealing a run: pages, package list, SHA256SUMS last; and finding out whether it is intact.
+
+A server that is left running goes on with its log in the run folder. Of such a log run.json seals
+what there is, and SHA256SUMS, which `sha256sum -c` reads too, leaves it out.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+from collections.abc import Iterable
 from pathlib import Path
 
 from keyelab.errors import KeyelabError
 from keyelab.files import sha256_file, shown, write_text
 from keyelab.record import run as records
-from keyelab.record.run import PhaseRecord, Run
+from keyelab.record.run import Growing, PhaseRecord, Run
 
 SUMS = "SHA256SUMS"
 
@@ -25,13 +30,21 @@ def freeze(folder: Path) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def seal(run: Run, folder: Path) -> str:
-    """Write the pages, run.json and SHA256SUMS; returns the digest of SHA256SUMS."""
+def seal(run: Run, folder: Path, growing: Iterable[Path] = ()) -> str:
+    """Write the pages, run.json and SHA256SUMS; returns the digest of SHA256SUMS.
+
+    `growing` are the logs in the run folder that their servers still write.
+    """
     from keyelab.record.page import write_pages
 
+    for path in growing:
+        size = path.stat().st_size
+        start = Growing(size_bytes=size, sha256=sha256_file(path, size_bytes=size))
+        run.growing[path.relative_to(folder).as_posix()] = start
     records.save(run, folder)
     write_pages(run, folder)
-    lines = [f"{sha256_file(path)}  {name}" for name, path in sorted(listed(folder).items())]
+    fixed = {name: path for name, path in listed(folder).items() if name not in run.growing}
+    lines = [f"{sha256_file(path)}  {name}" for name, path in sorted(fixed.items())]
     write_text(folder / SUMS, "\n".join(lines) + "\n")
     if not run.dry_run:
         records.point_latest(folder)
@@ -49,20 +62,21 @@ def listed(folder: Path) -> dict[str, Path]:
 
 
 def edits(folder: Path) -> list[str]:
-    """What differs from SHA256SUMS: a sentence each for changed, missing and added files."""
+    """What differs from SHA256SUMS and the sealed starts of growing logs, a sentence each."""
     try:
         text = (folder / SUMS).read_text(encoding="utf-8")
     except FileNotFoundError:
         return [f"expected {SUMS}, found none: the run was never sealed"]
     wanted = {line[66:]: line[:64] for line in text.splitlines()}
+    starts = records.load(folder).growing  # SHA256SUMS holds the digest of run.json
+    wanted |= {name: start.sha256 for name, start in starts.items()}
     there = listed(folder)
     found = [f"{name}: missing" for name in sorted(wanted.keys() - there.keys())]
     found += [f"{name}: added after the run" for name in sorted(there.keys() - wanted.keys())]
-    found += [
-        f"{name}: content changed"
-        for name in sorted(wanted.keys() & there.keys())
-        if sha256_file(there[name]) != wanted[name]
-    ]
+    for name in sorted(wanted.keys() & there.keys()):
+        size = starts[name].size_bytes if name in starts else None
+        if sha256_file(there[name], size_bytes=size) != wanted[name]:
+            found.append(f"{name}: content changed")
     return found
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from homes import latest, make_home, run_keyelab
+from homes import latest, make_home, run_keyelab, start_keyelab
 
 from keyelab.serving.state import all_states, is_running
 
@@ -35,13 +32,10 @@ def statuses(home: Path) -> list[str]:
     return [phase["status"] for phase in record(home)["phases"]]
 
 
-def test_all_eight_phases_run_in_less_than_a_minute(home: Path) -> None:
-    started = time.monotonic()
+def test_all_eight_phases_pass_on_replayed_output(home: Path) -> None:
     done = run_keyelab(home, "run", "--target", "smoke")
-    took = time.monotonic() - started
     assert done.returncode == 0, done.stdout
     assert set(statuses(home)) <= {"passed", "warned"}
-    assert took < 60
     facts = {phase["phase"]: phase["facts"] for phase in record(home)["phases"]}
     assert facts["env_check"]["toolkit_version"] == "DTK-26.04-DCC2602-0317"
     probe = facts["env_check"]["probe"]
@@ -65,19 +59,11 @@ def test_a_dry_run_does_nothing(home: Path) -> None:
     assert sorted((home / "work" / "builds").iterdir()) == before
 
 
-def start(home: Path, *words: str, **env: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", "from keyelab.cli import main; main()", *words],
-        env={**os.environ, "KEYELAB_HOME": str(home), **env},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_cancelled_run_ends_its_server_or_the_next_one_names_it(
     home: Path, number: signal.Signals
 ) -> None:
-    process = start(home, "run", "--target", "smoke", "--set", "serve.port=0")
+    process = start_keyelab(home, "run", "--target", "smoke", "--set", "serve.port=0")
     assert process.stdout is not None
     folder = home / process.stdout.readline().split()[1]
     for line in process.stdout:
@@ -121,7 +107,7 @@ def test_a_killed_kernel_exits_138_and_from_resumes(
     words = ["run", "--target", "smoke", "--set", setting]
     if phase == "build":
         words += ["--set", "build.reuse=false"]
-    process = start(home, *words, **{pause: "30"})
+    process = start_keyelab(home, *words, **{pause: "30"})
     assert process.stdout is not None
     sign = {"build": "1 of ", "serve": "06_serve load"}[phase]
     for line in process.stdout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -221,6 +222,13 @@ SECRET = "s3cr3t-Value_9"
         f"password={SECRET}&user=a",
         f"AWS_SECRET_ACCESS_KEY={SECRET}",
         f"git clone https://user:{SECRET}@host/repo.git",
+        f"https://{SECRET}@host/v.mp4",
+        f"https://host/v.mp4?X-Amz-Date=1&X-Amz-Signature={SECRET}&x=1",
+        f"https://host/v.mp4?sv=1&sig={SECRET}",
+        f"https://host/v.mp4?t={SECRET * 2}",
+        f"&#39;https://host/v.mp4?Policy={SECRET}&amp;b={SECRET}&#39;",
+        f'"video": "https://host/v.mp4?user=a&access_token={SECRET}"',
+        f"password=123456:{SECRET}",
         "log in with hf_" + "A1b2" * 6,
     ],
 )
@@ -242,18 +250,62 @@ def test_secrets_do_not_stay(text: str) -> None:
         "--api-key-file keys.txt",
         "https://host/a@b",
         '{"finish_reason": "stop", "usage": {"completion_tokens": 171703}}',
+        '{"ms_per_token": 55.4, "eos_token": 151645}',
+        '[{"token": null}, {"token": false}, {"token": [123456]}, {"token": {"number": 1}}]',
+        'curl -H "$(printf \'Authorization: Bearer %s\' "$(cat key)")"',
+        "https://host/watch?v=dQw4w9WgXcQ&t=10",
+        "https://host/search?q=a@b",
+        "git@github.com:a/b, see https://host/a@b",
     ],
 )
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
     assert files.redact(text) == text
 
 
-@given(st.text(alphabet='token=:" \\{}[],ab12\n', max_size=60), st.sampled_from(["", SECRET]))
-def test_redaction_leaves_json_readable(text: str, secret: str) -> None:
-    source = json.dumps({"cells": [{"source": f'{text}\napi_key = "{secret}"\n{text}'}]})
-    cleaned = files.redact(source)
-    assert json.loads(cleaned)["cells"]
-    assert not secret or secret not in cleaned
+KEYS = st.sampled_from(
+    ["token", "ms_per_token", "--api-key", "password", "Authorization", "a", "https://u:p@h?sig=x"]
+)
+TEXTS = st.text(alphabet='token=:" \\{}[],ab12\n', max_size=30) | st.sampled_from(
+    [
+        "Bearer",
+        "--token",
+        "https://host/?key=12&\\x",
+        "token=\nabcdefgh",
+        'api_key="\\"',
+        "://a:b@c",
+    ]
+)
+VALUES = st.recursive(
+    TEXTS | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
+)
+
+
+@given(
+    st.dictionaries(KEYS, VALUES, max_size=5),
+    st.sampled_from([None, 2]),
+    st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]),
+    st.integers(0, 2),
+)
+def test_redaction_leaves_json_readable_and_its_shape_as_it_was(
+    value: dict[str, Any], indent: int | None, separators: tuple[str, str], depth: int
+) -> None:
+    secret = f'api_key = "{SECRET}"\nAuthorization: Bearer {SECRET}'
+    source: Any = {"value": value, "note": secret}
+    for _ in range(depth):  # JSON in a text of JSON, as a notebook's output holds it
+        source = {"text": json.dumps(source), "note": secret}
+    cleaned = files.redact(json.dumps(source, indent=indent, separators=separators))
+    assert SECRET not in cleaned
+    assert shape(json.loads(cleaned)) == shape(source)
+
+
+def shape(value: Any) -> Any:
+    """A JSON value without what its texts say."""
+    if isinstance(value, dict):
+        return {number: shape(item) for number, item in enumerate(value.values())}
+    if isinstance(value, list):
+        return [shape(item) for item in value]
+    return "" if isinstance(value, str) else value
 
 
 def test_home_folders_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
