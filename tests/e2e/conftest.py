@@ -8,9 +8,12 @@ import pytest
 from homes import latest, make_home, run_keyelab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout in which cpu-demo has run; the first run on a machine builds llama.cpp."""
+    """A checkout in which cpu-demo has run; the first run on a machine builds llama.cpp.
+
+    Every test here needs that build, also those that only look for a llama-server.
+    """
     home = make_home(tmp_path_factory.mktemp("demo"))
     done = run_keyelab(home, "run", "--target", "cpu-demo")
     assert done.returncode == 0, done.stdout
