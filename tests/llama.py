@@ -105,7 +105,8 @@ def running(
     argv = [
         str(find_server()), "-m", str(MODELS / "keyelab-tiny-f16.gguf"),
         "--mmproj", str(MODELS / "mmproj-keyelab-tiny-f16.gguf"), "-c", str(context_tokens),
-        "--cache-ram", "0", "-lv", "4", "--port", str(port), *words,
+        # one thread: two that wait for each other stall where another job has a core
+        "--cache-ram", "0", "-t", "1", "-lv", "4", "--port", str(port), *words,
     ]  # fmt: skip
     whole = {**os.environ, **(env or {})}
     with log.open("wb") as sink:
