@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,9 +14,7 @@ from keyelab.errors import KeyelabError
 from keyelab.files import shown
 from keyelab.perf.blocks import BLOCK, NOT_SAID, blocks
 from keyelab.perf.run import Run, Sink
-from keyelab.perf.server import Event, ServerLog
 from keyelab.perf.statement import BARE, DAMAGED, KINDS, SLOT, STAMPS, STATEMENT
-from keyelab.perf.task import Task
 
 ARTICLE_LOG = Path(__file__).parent / "data" / "article_server.log"
 
@@ -123,51 +120,6 @@ def _handler(kind: str) -> Handler:
 
 
 _HANDLERS = {kind: _handler(kind) for kind in KINDS}
-
-
-class _Keep:
-    """Keeps the server run that begins last."""
-
-    def __init__(self) -> None:
-        self.log = ServerLog()
-
-    def begin(self, server: ServerLog) -> None:
-        self.log = server
-
-    def task(self, server: ServerLog, task: Task) -> None:
-        known = server.tasks.get(task.id)
-        if known is None or known.state != "finished":
-            server.tasks[task.id] = task
-
-    def event(self, server: ServerLog, event: Event) -> None:
-        pass
-
-    def end(self, server: ServerLog) -> None:
-        server.tasks = dict(sorted(server.tasks.items(), key=lambda item: item[1].line or 0))
-
-
-def parse(lines: Iterable[str | bytes]) -> ServerLog:
-    """The last server run in the lines of a log; other lines are passed over.
-
-    Colours and what a container writes before a line are undone. A cut line is left out and
-    counted: a number in it may have lost digits. Lines count from 1, as `sed -n 7p` does.
-    """
-    content = (
-        line if isinstance(line, bytes) else line.encode("utf-8", "replace") for line in lines
-    )
-    keep = _Keep()
-    read(io.BytesIO(b"".join(content)), keep)
-    return keep.log
-
-
-def read_log(path: Path) -> ServerLog:
-    """The last server run in a log file; raises KeyelabError when there is none in it."""
-    keep = _Keep()
-    with opened(path) as stream:
-        read(stream, keep)
-    if keep.log == ServerLog(last_s=keep.log.last_s):
-        raise not_a_log(path)
-    return keep.log
 
 
 def opened(path: Path) -> IO[bytes]:

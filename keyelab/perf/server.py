@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from keyelab.perf.task import Task
-
 
 class Event(NamedTuple):
     """Something beside the tasks' own figures; None where it has no such figure.
@@ -27,7 +25,7 @@ class Event(NamedTuple):
 
 @dataclass
 class ServerLog:
-    """One server run: stamps of its start (s after it), its slots, and its tasks by id.
+    """One server run: stamps of its start (s after it), and its slots.
 
     A stamp is None where the log lacks the line: `loading_s` the model is being opened,
     `tensors_s` its weights are being read, `weights_s` they and the context are there (the warm-up
@@ -51,12 +49,6 @@ class ServerLog:
     build: int | None = None
     graph_splits: int | None = None
     projector_mib: float | None = None
-    tasks: dict[int, Task] = field(default_factory=dict)
     damaged: list[int] = field(default_factory=list, compare=False)
     line: int = field(default=0, compare=False)
     source: str = field(default="", compare=False)
-
-    @property
-    def finished(self) -> list[Task]:
-        """Tasks whose final timings are there, in order of their start in the log."""
-        return [task for task in self.tasks.values() if task.state == "finished"]

@@ -8,9 +8,10 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from perflog import parse
 
 from keyelab.files import sha256_tree
-from keyelab.perf.reader import ARTICLE_LOG, parse
+from keyelab.perf.reader import ARTICLE_LOG
 
 pytestmark = pytest.mark.bench
 

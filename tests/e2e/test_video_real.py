@@ -17,11 +17,11 @@ import numpy
 import pytest
 import requests
 from llama import TILE_PX, running
+from perflog import read_log
 
 from keyelab.errors import KeyelabError
 from keyelab.facts import ServeFacts
 from keyelab.params import VideoTest
-from keyelab.perf.reader import read_log
 from keyelab.video import budget, chat, frame, native, question, score, verify
 from keyelab.video.budget import Budget
 from keyelab.video.demo import Story, draw, make_clip

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from perflog import Log, read_log
 
 from keyelab.perf import explain, requests
-from keyelab.perf.reader import ARTICLE_LOG, read_log
-from keyelab.perf.server import ServerLog
+from keyelab.perf.reader import ARTICLE_LOG
 from keyelab.perf.tables import Tables, read_tables
 
 
 @pytest.fixture(scope="module")
-def log() -> ServerLog:
+def log() -> Log:
     """The article's run."""
     return read_log(ARTICLE_LOG)
 
 
-def test_loading_takes_129_seconds_most_of_it_for_the_weights(log: ServerLog) -> None:
+def test_loading_takes_129_seconds_most_of_it_for_the_weights(log: Log) -> None:
     assert log.ready_s == pytest.approx(129.305309)
     assert log.weights_s == pytest.approx(113.597137)
     assert (log.slots, log.context_tokens) == (4, 262144)
@@ -30,7 +30,7 @@ def test_loading_takes_129_seconds_most_of_it_for_the_weights(log: ServerLog) ->
         (292, (140567.49, 11995, 494667.69, 1703, 3.44)),
     ],
 )
-def test_three_tasks_finish(log: ServerLog, task: int, numbers: tuple[float, ...]) -> None:
+def test_three_tasks_finish(log: Log, task: int, numbers: tuple[float, ...]) -> None:
     found = log.tasks[task]
     assert found.state == "finished"
     assert (
@@ -39,24 +39,24 @@ def test_three_tasks_finish(log: ServerLog, task: int, numbers: tuple[float, ...
     ) == numbers  # fmt: skip
 
 
-def test_recomputed_rates_match_the_printed_ones(log: ServerLog) -> None:
+def test_recomputed_rates_match_the_printed_ones(log: Log) -> None:
     assert log.tasks[292].prefill_tps == pytest.approx(85.33, abs=0.01)
     for task in log.finished:
         again = 1000 * (task.decode_tokens or 0) / (task.decode_ms or 1)
         assert again == pytest.approx(task.decode_tps_logged, abs=0.01)
 
 
-def test_the_fourth_is_cancelled_by_its_client(log: ServerLog) -> None:
+def test_the_fourth_is_cancelled_by_its_client(log: Log) -> None:
     assert list(log.tasks) == [0, 148, 292, 343]
     assert log.tasks[343].state == "cancelled"
 
 
-def test_the_second_prompt_came_from_the_cache(log: ServerLog) -> None:
+def test_the_second_prompt_came_from_the_cache(log: Log) -> None:
     cached = log.tasks[148]
     assert (cached.context_tokens, cached.cached_tokens, cached.prefill_tps) == (10, 9, None)
 
 
-def test_ten_images_are_encoded_one_by_one(log: ServerLog) -> None:
+def test_ten_images_are_encoded_one_by_one(log: Log) -> None:
     encodes = log.tasks[292].encodes
     assert [encode.images for encode in encodes] == [1] * 10
     seconds = [encode.end_s - encode.start_s for encode in encodes if encode.end_s is not None]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from perflog import DATA, tables_of
+from perflog import DATA, parse, read_log, tables_of
 
-from keyelab.perf.reader import parse, read_log
 from keyelab.perf.requests import Row, shown
 from keyelab.perf.requests import rows as of_tables
 

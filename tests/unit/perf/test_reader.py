@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from perflog import parse, read_log
 
 from keyelab.errors import KeyelabError
-from keyelab.perf.reader import parse, read_log
 
 LAUNCH = "1.53.597.137 I slot launch_slot_: id  3 | task 7 | processing task, is_child = 0\n"
 READY = "1.09.305.309 I srv  llama_server: model loaded\n"

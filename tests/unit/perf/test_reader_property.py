@@ -6,11 +6,10 @@ import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from perflog import tables_of
+from perflog import Log, parse, tables_of
 
-from keyelab.perf.reader import ARTICLE_LOG, parse
+from keyelab.perf.reader import ARTICLE_LOG
 from keyelab.perf.requests import rows
-from keyelab.perf.server import ServerLog
 from keyelab.perf.timeline import segments
 
 CONTENT = ARTICLE_LOG.read_bytes()
@@ -20,7 +19,7 @@ TASKS = {row["task"] for row in TRUE}
 FINISHED = {row["task"] for row in TRUE if row["state"] == "finished"}
 
 
-def read(lines: list[str]) -> ServerLog:
+def read(lines: list[str]) -> Log:
     log = parse(lines)
     if log.line:
         own = tables_of(lines)
@@ -31,7 +30,7 @@ def read(lines: list[str]) -> ServerLog:
     return log
 
 
-def nothing_made_up(log: ServerLog) -> None:
+def nothing_made_up(log: Log) -> None:
     assert set(log.tasks) <= TASKS
     assert {task.id for task in log.finished} <= FINISHED
     for task in log.finished:
