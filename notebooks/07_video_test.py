@@ -16,7 +16,7 @@
 # %% [markdown]
 # ## Time, risk and rollback
 #
-# A second on `cpu-demo`; about ten minutes for ten full-size frames on the article's machine (it
+# Two seconds on `cpu-demo`; about ten minutes for ten full-size frames on the article's machine (it
 # took 635 s). The server does the work and is not changed. To undo: nothing, except that a demo
 # clip or a downloaded video stays in `work/videos/`; interrupting the kernel closes the connection,
 # and that cancels the task in the server. A dry run reads the video and chooses frames, and sends
