@@ -310,18 +310,6 @@ def test_a_log_that_cannot_grow_ends_the_server_and_is_told(
     assert_true(run.folder)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
-    if os.getuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("may not mount a tmpfs")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
 @pytest.mark.parametrize("left_bytes", [900_000, 0])
 def test_a_full_disk_is_told_and_the_next_run_works(
     tmp_path: Path, demo_run: Path, small_disk: Path, left_bytes: int
