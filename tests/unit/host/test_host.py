@@ -219,6 +219,18 @@ def test_packages_that_keyelab_requires_are_missed(
     assert next(checks.package_checks()).found == "missing: ast-grep-py; av"
 
 
+def test_the_headless_opencv_wheel_is_as_good_as_the_required_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import sys
+
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    install(tmp_path, "keyelab", "Requires-Dist: opencv-python>=4.9\n")
+    assert next(checks.package_checks()).found == "missing: opencv-python"
+    install(tmp_path, "opencv-python-headless")
+    assert next(checks.package_checks()).status == "ok"
+
+
 def test_unreadable_system_files_are_unknown() -> None:
     assert machine.cpu_name("processor : 0\n") is None
     assert machine.cpu_name("model name\t: Hygon C86-4G (OPN:7470)\n") == "Hygon C86-4G (OPN:7470)"
