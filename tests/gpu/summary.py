@@ -3,6 +3,7 @@
     python tests/gpu/summary.py cases SUITE_LOG...            counts an operation and log
     python tests/gpu/summary.py launches LAUNCHES_TXT...      most threads a kernel and file
     python tests/gpu/summary.py ratios PERF_DIR FIRST SECOND  times (µs) and SECOND / FIRST
+    python tests/gpu/summary.py costs WORKAROUNDS_JSONL       speed of each case over stock's
 
 Prints JSON. Kernels are named without their arguments; of one kernel's instances the largest block
 counts.
@@ -77,6 +78,36 @@ def ratios(folder: Path, first: str, second: str) -> list[dict[str, Any]]:
     ]
 
 
+def costs(file: Path) -> list[dict[str, Any]]:
+    """One row a model, case, flash attention, kind and depth of workarounds.py.
+
+    `tps` is [least, median, most] of its samples (tokens/s); `ratio` that median over the one of
+    the reference at the same place (`stock`; of slots `one-slot`), with the smallest and largest
+    quotient that the samples allow.
+    """
+    samples: defaultdict[tuple[Any, ...], list[float]] = defaultdict(list)
+    for line in file.read_text(encoding="utf-8").splitlines():
+        test = json.loads(line)
+        place = (test["model"], test["flash_attention"], test["what"], test["depth_tokens"])
+        samples[(*place, test["case"])] += test["tps"]
+    rows = []
+    for (*place, case), found in samples.items():
+        reference = samples.get(
+            (*place, "one-slot" if "slot" in case or case == "four-apart" else "stock")
+        )
+        row = dict(zip(("model", "flash_attention", "what", "depth_tokens"), place, strict=True))
+        row |= {"case": case, "tps": [round(v, 1) for v in (min(found), median(found), max(found))]}
+        if reference:
+            quotients = (
+                min(found) / max(reference),
+                median(found) / median(reference),
+                max(found) / min(reference),
+            )
+            row["ratio"] = [round(value, 3) for value in quotients]
+        rows.append(row)
+    return rows
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["cases", *logs] if logs:
@@ -85,6 +116,8 @@ if __name__ == "__main__":
             found = launches([Path(file) for file in files])
         case ["ratios", folder, first, second]:
             found = ratios(Path(folder), first, second)
+        case ["costs", file]:
+            found = costs(Path(file))
         case _:
             raise SystemExit(__doc__)
     print(json.dumps(found, indent=1))
