@@ -48,8 +48,8 @@ def bench(given: argparse.Namespace, case: str) -> Iterator[dict[str, Any]]:
     )
     argv = [
         str(given.bin / "llama-bench"), "-m", str(given.model), "-o", "jsonl",
-        "-n", str(given.answer), "-p", "0" if sparse else "512", "-r", str(given.repeats), "-fa", ",".join(flash),
-        "-d", ",".join(map(str, depths)), *given.extra,
+        "-n", str(given.answer), "-p", "0" if sparse else "512", "-r", str(given.repeats),
+        "-fa", ",".join(flash), "-d", ",".join(map(str, depths)), *given.extra,
     ]  # fmt: skip
     with subprocess.Popen(
         argv, env={**os.environ, **extra}, stdout=subprocess.PIPE, stderr=sys.stderr, text=True
