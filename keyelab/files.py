@@ -16,26 +16,61 @@ from keyelab.errors import KeyelabError
 
 STATE = ".keyelab"  # what keyelab keeps in a tree that it has changed in place
 NOT_SOURCE = frozenset({".git", STATE})  # in a tree, but no part of it
-_WORD = r"(?:api[-_]?key|access[-_]?key|token|secret|passw(?:or)?d|authorization)"
+_WORD = (
+    r"(?:api[-_]?key|access[-_]?key|account[-_]?key|private[-_]?key|token|secret|passw(?:or)?d"
+    r"|passphrase|authorization|cookie)"
+)
 _QUOTE = r"(?:\\*[\"'])?"  # quoted inside JSON, a quote has backslashes before it
-_SECRET = re.compile(
-    rf"(?i)((?:{_WORD}{_QUOTE}\s*[:=]|(?<![\w-])--?[\w-]*{_WORD}{_QUOTE}[,\s=])"
-    rf"\s*{_QUOTE}(?:(?:bearer|basic)\s+)?)"
-    # JSON's bare values stay: a number is a token id or a speed, not a secret
-    r"(?!(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|true|false|null|NaN|-?Infinity)(?:[\s\"',;&\\\])}]|$))"
-    r"(?!(?:bearer|basic)(?:[\s\"'\\]|$))([^\s\"',;&\\:\[\]{}][^\s\"',;&\\]{5,})"
-)
-_KNOWN_SECRET = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{20,})|(?<=://)[^\s/@\"']+:[^\s/@\"']+(?=@)"
-    r"|(?:(?<=http://)|(?<=https://))[^\s/?#@\"'\\]+(?=@)"
-)
 _QUERY = re.compile(  # &#39; is a quote in HTML
-    r"(https?://[^\s?\"'<>\\]+\?)((?:(?!&#)[^\s\"'<>\\])+)"
+    r"https?://[^\s?\"'<>\\]+\?((?:(?!&#)[^\s\"'<>\\])+)"
 )
 _SIGNED = re.compile(
     r"(?i)(?:^|[?&;_-])(?:sig|sign|signature|token|key|secret|auth|credential|policy|expires)="
     r"|=[\w%.~+/-]{24,}"
 )
+_FORMATS = (  # a key is known by its beginning
+    r"hf_[A-Za-z0-9]{20,}",
+    r"(?:sk|nvapi)-[A-Za-z0-9_-]{20,}",
+    r"gsk_[A-Za-z0-9]{20,}",
+    r"gh[opsur]_[A-Za-z0-9]{30,}",
+    r"github_pat_\w{30,}",
+    r"gl(?:pat|dt|rt|ptt)-[\w-]{20,}",
+    r"(?:xox[abeprs]|xapp)-[\w-]{10,}",
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}",
+    r"(?:LTAI|AKID)[A-Za-z0-9]{12,}",
+    r"AIza[\w-]{35}",
+    r"ya29\.[\w-]{20,}",
+    r"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}",
+    r"npm_[A-Za-z0-9]{36}",
+    r"pypi-[\w-]{50,}",
+    r"hv[bsr]\.[\w-]{20,}",
+    r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}",
+    r"SG\.[\w-]{16,}\.[\w-]{16,}",
+    r"ms-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    r"AGE-SECRET-KEY-1[A-Z0-9]{20,}",
+    r"\d{8,10}:AA[\w-]{33}",
+)
+_SECRETS = (  # group 1, or all of it
+    re.compile(
+        rf"(?i)(?:{_WORD}{_QUOTE}\s*(?::|=(?!=))|(?<![\w-])--?[\w-]*{_WORD}{_QUOTE}[,\s=])"
+        rf"\s*{_QUOTE}(?:(?:bearer|basic)\s+)?"
+        # JSON's bare values stay: a number is a token id or a speed, not a secret
+        r"(?!(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|true|false|null|NaN|-?Infinity)"
+        r"(?:[\s\"',;&\\\])}]|$))"
+        r"(?!(?:bearer|basic)(?:[\s\"'\\]|$))([^\s\"',;&\\:\[\]{}][^\s\"',;&\\]{5,})"
+    ),
+    re.compile(rf"\b(?:{'|'.join(_FORMATS)})"),
+    re.compile(r"(?<=://)[^\s/@\"']+:[^\s/@\"']+(?=@)"),
+    re.compile(r"(?:(?<=http://)|(?<=https://))[^\s/?#@\"'\\]+(?=@)"),
+    re.compile(r"(?i)\bbearer\s+([\w.~+/-]{16,}=*)"),
+    re.compile(r"\blogin\s+\S+\s+password\s+([^\s\"'\\]+)"),
+    re.compile(r"(?<=hooks\.slack\.com/services/)[\w/]{20,}"),
+    re.compile(
+        r"-----BEGIN (?:\w+ )*PRIVATE KEY-----"
+        r"((?:\\+[nr]|[A-Za-z0-9+/=:,.\s])+)"
+    ),
+)
+_REPLACED = re.compile(r"\[(?:redacted|secret-[a-z]+)\]")
 
 
 def project_root() -> Path:
@@ -170,21 +205,38 @@ def read_json(path: Path) -> Any:
     """Read a JSON file; a KeyelabError names a missing or broken one."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise KeyelabError(f"expected a file at {shown(path)}, found none") from None
     except ValueError as error:
         raise KeyelabError(f"expected JSON in {shown(path)}, found: {error}") from None
 
 
-def redact(text: str) -> str:
-    """`text` without secret-looking values (after api_key, token, password, …) and home paths.
+def secret_spans(text: str) -> list[tuple[int, int]]:
+    """(start, end) of each secret-looking value in `text`, in order; they do not overlap.
 
-    Of URLs it takes user names, passwords and queries that look signed. Serialized JSON stays
-    JSON: quotes and backslashes are never taken.
+    They are what follows api_key, token, password, …, keys of well known formats, and of URLs user
+    names, passwords and queries that look signed.
     """
-    text = _QUERY.sub(_unsigned, text)
-    text = _SECRET.sub(r"\1[redacted]", text)
-    text = _KNOWN_SECRET.sub("[redacted]", text)
+    found = [m.span(1) for m in _QUERY.finditer(text) if _SIGNED.search(m[1])]
+    found += [m.span(m.lastindex or 0) for pattern in _SECRETS for m in pattern.finditer(text)]
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if _REPLACED.fullmatch(text, start, end):
+            continue
+        if spans and start < spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(end, spans[-1][1]))
+        else:
+            spans.append((start, end))
+    return spans
+
+
+def redact(text: str) -> str:
+    """`text` without `secret_spans` and home paths.
+
+    Serialized JSON stays JSON: quotes and single backslashes are never taken.
+    """
+    for start, end in reversed(secret_spans(text)):
+        text = f"{text[:start]}[redacted]{text[end:]}"
     home = _home()
     return text.replace(f"{home}/", "~/") if home else text
 
@@ -192,10 +244,6 @@ def redact(text: str) -> str:
 def redacted(value: Any) -> Any:
     """A JSON value whose texts are redacted."""
     return json.loads(redact(json.dumps(value, ensure_ascii=False)))
-
-
-def _unsigned(url: re.Match[str]) -> str:
-    return url[1] + ("[redacted]" if _SIGNED.search(url[2]) else url[2])
 
 
 def _home() -> Path | None:
