@@ -67,7 +67,8 @@ def phase_model(phase: str) -> type[Common]:
 def target_values(target: str, phase: str) -> dict[str, tuple[Any, str]]:
     """{name: (value, source)} that params/<target>/ gives for a phase.
 
-    Raises UsageError for an unknown target, a file that is no mapping, or an unknown key.
+    Raises UsageError for an unknown target, a file that is no mapping, an unknown key, or the
+    name of another target.
     """
     model = phase_model(phase)
     if target not in targets():
@@ -86,6 +87,12 @@ def target_values(target: str, phase: str) -> dict[str, tuple[Any, str]]:
                     f"known keys: {' '.join(known)}",
                 )
             values[key] = (value, shown(path))
+    named, where = values.get("target", (target, ""))
+    if named != target:
+        raise UsageError(
+            f"expected target: {target} in {where}, found {named!r}",
+            f"write target: {target} there",
+        )
     return values
 
 

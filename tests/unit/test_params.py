@@ -58,7 +58,20 @@ def test_the_source_of_an_override_is_what_the_caller_says(checkout: Path) -> No
 
 
 def test_a_default_target_is_not_called_an_override() -> None:
-    assert params.resolve("build", "cpu-demo", {}).sources["target"] == "default"
+    found = params.resolve("build", "cpu-demo", {}).sources["target"]
+    assert found == "params/cpu-demo/common.yaml"
+
+
+@pytest.mark.parametrize("target", params.targets())
+def test_stock_papermill_learns_the_target_from_its_files(target: str) -> None:
+    assert params.target_values(target, "build")["target"][0] == target
+
+
+def test_a_copied_folder_that_still_names_the_old_target_is_refused(checkout: Path) -> None:
+    put(checkout, "common", "target: old\n")
+    error = refused("build")
+    assert "expected target: box in params/box/common.yaml, found 'old'" in error.message
+    assert error.hint == "write box there"
 
 
 def test_an_unknown_target_names_a_close_one(checkout: Path) -> None:
