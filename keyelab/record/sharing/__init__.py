@@ -1,0 +1,1 @@
+"""A copy of a record that is safe to publish."""
