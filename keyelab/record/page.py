@@ -11,9 +11,10 @@ import shlex
 from pathlib import Path
 
 from keyelab.checks import Check
-from keyelab.files import redact, write_text
-from keyelab.record.cards import cell, diff_size
+from keyelab.files import write_text
+from keyelab.record.cards import diff_size
 from keyelab.record.run import PhaseRecord, Run, resume_command
+from keyelab.record.template import render
 
 # what JupyterLab's own style sheets would give: commands in a fixed width, wide tables that scroll
 NOTEBOOK_STYLE = (
@@ -41,7 +42,7 @@ def write_pages(run: Run, folder: Path) -> None:
         page = notebook.with_suffix(".html")
         if notebook.exists() and not (phase.reused_from and page.exists()):
             write_text(page, notebook_html(notebook))
-    write_text(folder / "index.html", redact(index_html(run, folder)))
+    write_text(folder / "index.html", index_html(run, folder))
 
 
 def notebook_html(path: Path) -> str:
@@ -62,27 +63,18 @@ def notebook_html(path: Path) -> str:
 
 def index_html(run: Run, folder: Path) -> str:
     """The page of a run."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("keyelab.record"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["cell"] = cell
     facts = {phase.phase: phase.facts or {} for phase in run.phases}
-    return environment.get_template("index.html.j2").render(
+    return render(
+        "index.html.j2",
         run=run,
         facts=facts,
         counts=sum(phase.status in ("passed", "warned") for phase in run.phases),
         attention=attention(run.phases),
         resume=resume_command(run),
         failed=next((phase for phase in run.phases if phase.failure), None),
-        frames=_picture(folder / "plots" / "07_video_test-frames.png"),
+        frames=picture(folder / "plots" / "07_video_test-frames.png"),
         plots=[
-            (path.stem.split("-", 1)[-1].replace("-", " "), _picture(path))
+            (path.stem.split("-", 1)[-1].replace("-", " "), picture(path))
             for path in sorted((folder / "plots").glob("08_*.png"))
         ],
         diffs=[
@@ -131,7 +123,8 @@ def repeat_commands(run: Run) -> list[str]:
     return lines
 
 
-def _picture(path: Path) -> str:
+def picture(path: Path) -> str:
+    """A PNG as a data URI; '' when it is not there."""
     if not path.exists():
         return ""
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
