@@ -1,0 +1,1 @@
+"""A sealed record in the words of others: RO-Crate, and in-toto statements. See docs/export.md."""
