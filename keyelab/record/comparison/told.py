@@ -135,7 +135,7 @@ def _server(side: Side, left: Facts) -> Iterator[Said]:
     devices = (f"{given}devices", f"{given}split_mode", f"{given}replicas", "host.card*")
     yield "server", "devices", left.get("devices"), (*devices, *more, *below)
     memory = ("server.*", f"{given}cache*", f"{given}ubatch*", f"{given}load_mode", *more)
-    yield "server", "memory by buffer", left.get("buffers_mib"), (*memory, *devices, *below)
+    yield "server", "memory by buffer (MiB)", left.get("buffers_mib"), (*memory, *devices, *below)
     yield "server", "projector backend", left.get("projector_backend"), (*more, *below)
     yield "server", "graph splits", left.get("graph_splits"), ("server.devices", *more, *below)
 
