@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from keyelab import partial
 from keyelab.checks import Check, check
 from keyelab.errors import KeyelabError
 from keyelab.files import sha256_tree, shown
@@ -31,18 +31,23 @@ def apply_plan(plan: Plan, store: Path, inner: str = "") -> Applied:
     expected = plan.require().tree_sha256()
     home = store / expected[:12]
     tree = home / inner
+    partial.remove_left(store)
     if home.exists():
         hint = f"keep your edits elsewhere, then: rm -r {shown(home)}"
         return Applied(tree, require_digest(tree, expected, hint), already=True)
-    store.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=store) as partial:
-        copy = Path(partial) / "home" / inner
+    with partial.folder(store) as part:
+        copy = part / "home" / inner
         shutil.copytree(plan.tree, copy, symlinks=True)
         for file, content in plan.after.items():
             _write(copy / file, content)
         hint = f"{shown(plan.tree)} changed meanwhile: run this phase again"
         found = require_digest(copy, expected, hint)
-        (Path(partial) / "home").rename(home)
+        try:
+            (part / "home").rename(home)
+        except OSError:  # another run was faster
+            if not home.exists():
+                raise
+            require_digest(tree, expected, f"keep your edits elsewhere, then: rm -r {shown(home)}")
     return Applied(tree, found, already=False)
 
 

@@ -6,12 +6,12 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from keyelab import partial
 from keyelab.errors import CommandFailed, KeyelabError
 from keyelab.files import NOT_SOURCE, located, sha256_file, shown
 from keyelab.params import SourcePatch
@@ -98,20 +98,19 @@ def download(
     The index is the one that pip is set up with. Raises KeyelabError when there is no network or
     no such version, and when the digest is another one; then nothing is kept.
     """
-    downloads.mkdir(parents=True, exist_ok=True)
     for path in downloads.glob(f"*-{params.version}.*"):
         if sha256_file(path) == params.archive_sha256.lower():
             return path
     release = f"{params.package}=={params.version}"
     pip = ["-m", "pip", "download", "--no-deps", "--no-binary", params.package, release]
     on_progress(None, f"pip download {release}")
-    with tempfile.TemporaryDirectory(prefix=".pip-", dir=downloads) as partial:
+    with partial.folder(downloads, ".pip-") as part:
         try:
-            run([sys.executable, *pip, "--dest", partial], log=log, timeout_s=1800)
-            archive = next(Path(partial).iterdir())
+            run([sys.executable, *pip, "--dest", part], log=log, timeout_s=1800)
+            archive = next(part.iterdir())
         except CommandFailed as error:
             # pip also prepares a build of the package, which can fail where the archive is fine
-            address = _address(params, [sys.executable, *pip, "--dest", partial, "-vv"])
+            address = _address(params, [sys.executable, *pip, "--dest", str(part), "-vv"])
             if not (address and params.archive_sha256):
                 raise KeyelabError(
                     f"expected {release} from the package index, found no such release or no "
@@ -119,7 +118,7 @@ def download(
                     f"check the network or proxy, then by hand: {quoted(['python', *pip])}",
                 ) from None
             on_progress(None, f"{release} without pip")
-            archive = _get(address, Path(partial))
+            archive = _get(address, part)
         require_sha256(archive, params.archive_sha256)
         return archive.replace(downloads / archive.name)
 

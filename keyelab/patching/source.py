@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from keyelab import partial
 from keyelab.errors import KeyelabError, UsageError
 from keyelab.files import read_json, sha256_json, sha256_tree, shown, write_json
 from keyelab.params import SourcePatch
@@ -54,9 +54,8 @@ def obtain(
     if hit:
         return hit
     store = workdir / "sources"
-    store.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".partial-", dir=store) as partial:
-        folder = Path(partial) / "files"
+    with partial.folder(store) as part:
+        folder = part / "files"
         folder.mkdir()
         tree, origin, version = bring(params, folder, workdir / "downloads", on_progress, log)
         if not (tree / "ggml" / "CMakeLists.txt").is_file():
@@ -67,8 +66,11 @@ def obtain(
         on_progress(None, "digest of the tree")
         digest = sha256_tree(tree)
         final = store / digest[:12]
-        if not final.exists():
+        try:
             tree.rename(final)
+        except OSError:  # it is there: another run was faster, or it was asked for by another name
+            if not final.exists():
+                raise
     key = _key(params, version)
     if key:
         record = {"sha256": digest, "origin": origin, "version": version}

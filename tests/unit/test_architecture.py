@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "keyelab"
-BASE = {"errors", "shell", "files", "apikey", "phases", "params", "checks", "facts", "diagnose"}
+BASE = {
+    "errors",
+    "partial",
+    "shell",
+    "files",
+    "apikey",
+    "phases",
+    "params",
+    "checks",
+    "facts",
+    "diagnose",
+}
 FOLDERS = {"host", "models", "patching", "build", "serving", "video", "perf", "diagnose"}
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
