@@ -1,11 +1,12 @@
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 TARGET ?= cpu-demo
+KILLS ?= 64
 BIN := .venv/bin
 STAMP := .venv/.installed
 DEV := .venv/.installed-dev
 
-.PHONY: help demo run lab test lint sync bench clean
+.PHONY: help demo run lab test torture lint sync bench clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +31,9 @@ lint: $(DEV) ## ruff and mypy --strict
 sync: $(DEV) ## write notebooks/*.ipynb from their .py (keeping cell ids), and the record schema
 	$(BIN)/jupytext --to ipynb --update --update-metadata '{"jupytext": null}' notebooks/*.py
 	$(BIN)/python -c 'from keyelab import files; from keyelab.record import run; files.write_json(files.project_root() / "docs/run.schema.json", run.json_schema())'
+
+torture: $(DEV) ## kill runs at random moments, KILLS of them (64), in an order by SEED
+	KILLS=$(KILLS) $(BIN)/python -m pytest tests/e2e/test_torture.py -v
 
 bench: $(DEV) ## tests that measure time, as ratios inside one run
 	$(BIN)/python -m pytest -m bench tests/bench

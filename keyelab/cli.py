@@ -1,4 +1,5 @@
-"""keyelab: run, status, stop, patch, headers, audit, probe, diagnose, perf, verify, report.
+"""keyelab: run, status, stop, patch, headers, audit, probe, diagnose, perf, verify, share,
+diff, report, export.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 internal, 130 interrupted, 138 dead kernel.
 """
@@ -10,7 +11,6 @@ import signal
 import sys
 import tempfile
 import traceback
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,13 +18,19 @@ import click
 from keyelab import __version__
 from keyelab.commands.audit import audit
 from keyelab.commands.diagnose import diagnose
+from keyelab.commands.diff import diff
+from keyelab.commands.export import export
 from keyelab.commands.headers import headers
 from keyelab.commands.patch import patch
 from keyelab.commands.perf import perf
 from keyelab.commands.probe import probe
+from keyelab.commands.report import report
+from keyelab.commands.share import share
+from keyelab.commands.verify import verify
 from keyelab.errors import KeyelabError, UsageError
-from keyelab.files import located, project_root, redact, shown
-from keyelab.params import parse_override, targets
+from keyelab.files import located, redact, shown
+from keyelab.params import targets
+from keyelab.record.run import NEWEST
 
 INTERNAL, INTERRUPTED = 3, 130
 
@@ -41,36 +47,66 @@ def cli() -> None:
 @click.option("--to", "last", help="Last phase to run.")
 @click.option("--set", "settings", multiple=True, metavar="PHASE.KEY=VALUE", help="Override.")
 @click.option("--dry-run", is_flag=True, help="Show what every phase would do and do nothing.")
+@click.option(
+    "--resume", metavar="[RUN]", is_flag=False, flag_value=NEWEST,
+    help="Go on from a run that did not end well, with its settings; the newest if none is named.",
+)  # fmt: skip
+@click.option(
+    "--close", metavar="[RUN]", is_flag=False, flag_value=NEWEST,
+    help="Seal a run whose process is gone as interrupted, and end its servers.",
+)  # fmt: skip
 def run(
-    target: str, first: str | None, last: str | None, settings: tuple[str, ...], dry_run: bool
+    target: str,
+    first: str | None,
+    last: str | None,
+    settings: tuple[str, ...],
+    dry_run: bool,
+    resume: str | None,
+    close: str | None,
 ) -> None:
     """Run the phases of a target and leave a sealed record."""
     from keyelab import pipeline
+    from keyelab import resume as resuming
 
-    overrides: dict[str, dict[str, Any]] = {}
-    for text in settings:
-        phase, key, value = parse_override(text)
-        overrides.setdefault(phase, {})[key] = value
-    todo = pipeline.plan(target, first, last, overrides, dry_run)
-    words = ["--target", target, *(["--from", first] if first else [])]
-    words += [*(["--to", last] if last else []), *(w for s in settings for w in ("--set", s))]
-    words += ["--dry-run"] if dry_run else []
-    folder, code = pipeline.run(todo, ["keyelab", "run", *words], _say)
+    if (resume or close) and (first or last or dry_run or (resume and close)):
+        raise UsageError(
+            "expected --resume or --close alone: the run has its own --from, --to and target",
+            "with --resume only --set may be given, on top of the run's settings",
+        )
+    if close:
+        folder, code = resuming.close(close, target, _say), 0
+    elif resume:
+        folder, code = resuming.resume(resume, target, settings, _say)
+    else:
+        todo = pipeline.plan(target, first, last, resuming.overrides(settings), dry_run)
+        words = ["--target", target, *(["--from", first] if first else [])]
+        words += [*(["--to", last] if last else []), *(w for s in settings for w in ("--set", s))]
+        words += ["--dry-run"] if dry_run else []
+        folder, code = pipeline.run(todo, ["keyelab", "run", *words], _say)
     for line in pipeline.summary(folder):
         _say(line)
+    for one in resuming.lines([target]):
+        _say(_broken_off(one))
     sys.exit(code)
+
+
+def _broken_off(one: dict[str, str]) -> str:
+    phase = f" {one['phase']}" if one["phase"] else ""
+    return f"run {one['run']} did not end{phase} ({one['why']}): {one['resume']}, or --close"
 
 
 @cli.command()
 @click.option("--workdir", default="work", show_default=True, help="Folder of the servers' states.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(workdir: str, as_json: bool) -> None:
-    """List the servers that keyelab started here, and the newest run of each target.
+    """List the servers that keyelab started here, the newest run of each target, and runs that
+    were broken off.
 
     A server is starting, ready, degraded (it lives and cannot be trusted), stopping or stopped
     (it ended by itself). Exit code 1 when one is degraded or has stopped, else 0.
     """
     from keyelab.record.run import latest, load
+    from keyelab.resume import lines
     from keyelab.serving.status import rows
 
     servers = rows(located(workdir))
@@ -79,14 +115,18 @@ def status(workdir: str, as_json: bool) -> None:
         for name in targets()
         if (folder := latest(name))
     ]
+    broken = list(lines(targets()))
+    content = {"servers": servers, "runs": runs, "broken_off": broken}
     if as_json:
-        click.echo(redact(json.dumps({"servers": servers, "runs": runs}, indent=2)))
+        click.echo(redact(json.dumps(content, indent=2)))
     else:
         for one in servers:
             why = f": {one['why']}" if one["why"] else ""
             _say(f"server {one['url']} pid {one['pid']} {one['state']} (run {one['run']}){why}")
         for item in runs:
             click.echo(f"run {item['run']} {item['status']}")
+        for one in broken:
+            _say(_broken_off(one))
         if not servers:
             click.echo("no server")
     sys.exit(1 if any(one["state"] in ("degraded", "stopped") for one in servers) else 0)
@@ -126,43 +166,7 @@ def stop(workdir: str, port: int | None) -> None:
         raise failed
 
 
-@cli.command()
-@click.argument("record", type=click.Path(path_type=Path), required=False)
-@click.option("--target", default="cpu-demo", show_default=True, help="Take its newest run.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def verify(record: Path | None, target: str, as_json: bool) -> None:
-    """Check that a record is unedited and claims only what ran."""
-    from keyelab.record.verify import verify as verify_run
-
-    results = verify_run(_record(record, target))
-    if as_json:
-        click.echo(json.dumps([item.model_dump() for item in results], indent=2))
-    else:
-        for item in results:
-            click.echo(f"{item.status:7} {item.name}: {item.found}")
-            if item.status == "failed":
-                click.echo(f"        expected {item.expected}; {item.remedy}")
-    sys.exit(1 if any(item.status == "failed" for item in results) else 0)
-
-
-@cli.command()
-@click.argument("record", type=click.Path(path_type=Path), required=False)
-@click.option("--target", default="cpu-demo", show_default=True, help="Take its newest run.")
-@click.option("--json", "as_json", is_flag=True, help="Print run.json.")
-def report(record: Path | None, target: str, as_json: bool) -> None:
-    """Summarize a run and say where its page is."""
-    from keyelab import pipeline
-    from keyelab.record.run import load
-
-    folder = _record(record, target)
-    if as_json:
-        click.echo(json.dumps(load(folder).model_dump(mode="json"), indent=2, ensure_ascii=False))
-        return
-    for line in pipeline.summary(folder):
-        click.echo(line)
-
-
-for command in (patch, headers, audit, probe, diagnose, perf):
+for command in (patch, headers, audit, probe, diagnose, perf, verify, share, diff, report, export):
     cli.add_command(command)
 
 
@@ -189,20 +193,6 @@ def main() -> None:
             )
         last = traceback.format_exc().strip().splitlines()[-1]
         _fail(f"keyelab: internal error: {last}", f"report it with {log.name}", INTERNAL)
-
-
-def _record(record: Path | None, target: str) -> Path:
-    from keyelab.record.run import latest
-
-    if record is not None:
-        return record
-    folder = latest(target)
-    if folder is None:
-        raise KeyelabError(
-            f"expected a run of {target} under {shown(project_root() / 'records')}, found none",
-            f"keyelab run --target {target}",
-        )
-    return folder
 
 
 def _say(line: str) -> None:

@@ -26,10 +26,11 @@ from keyelab.files import (
     sha256_tree,
     shown,
 )
+from keyelab.record import hold, interrupted, scratch, seal
 from keyelab.record import run as records
-from keyelab.record import seal
-from keyelab.record.execute import Executed, execute_phase
+from keyelab.record.execute import execute_phase
 from keyelab.record.run import PhaseRecord, Run
+from keyelab.record.signals import held_back
 from keyelab.serving import run as servers
 
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -86,49 +87,60 @@ def plan(
     return Plan(target, PHASES[start : end + 1], PHASES[:start], resolved, dry_run)
 
 
-def run(todo: Plan, command: list[str], say: Say) -> tuple[Path, int]:
+def run(todo: Plan, command: list[str], say: Say, source: Path | None = None) -> tuple[Path, int]:
     """Run a plan; returns the run folder and the exit code.
 
-    Raises KeyelabError before a run folder exists when earlier phases cannot be taken over.
+    `source` is the run to go on from, the target's newest when earlier phases are needed.
+    Raises KeyelabError before a run folder exists when they cannot be taken over.
     """
-    source = _resumable(todo) if todo.before else None
+    if todo.before:
+        source = _resumable(todo, source)
     left = servers.living(todo.parameters.get("serve"))
     shell.inherit_orphans()
-    folder = records.new_run_folder(todo.target)
     started = time.monotonic()
-    record = Run(
-        run_id=folder.name,
-        target=todo.target,
-        started=records.now(),
-        command=command,
-        dry_run=todo.dry_run,
-        pid=os.getpid(),
-        resumes=source.name if source else "",
-        tool=records.tool(),
-        phases=[_blank(phase, todo) for phase in PHASES],
-    )
-    records.save(record, folder)
-    say(f"run {shown(folder)}")
-    for server in left:
-        way = f"keyelab stop --port {server.port}"
-        say(f"a server of {server.run_dir} runs on port {server.port}; to end it: {way}")
-    code = 1
-    try:
-        record.python_packages_sha256 = seal.freeze(folder)
-        if source:
-            _take_over(todo, source, folder, record, say)
-        code = _run_phases(todo, folder, record, say)
-    except KeyboardInterrupt:
-        code = 130
-    except OSError as error:
-        raise _unwritten(folder, error) from None
-    finally:
-        servers.stop(todo.parameters.get("serve"), folder, say)
-        record.status = "interrupted" if code == 130 else records.overall(record.phases)
-        record.finished = records.now()
-        record.duration_s = round(time.monotonic() - started, 1)
-        _seal(todo, folder, record)
+    with hold.fresh(todo.target) as folder:
+        record = Run(
+            run_id=folder.name,
+            target=todo.target,
+            started=records.now(),
+            command=command,
+            dry_run=todo.dry_run,
+            pid=os.getpid(),
+            boot=records.boot(),
+            resumes=source.name if source else "",
+            tool=records.tool(),
+            phases=[_blank(phase, todo) for phase in PHASES],
+        )
+        code = 1
+        try:
+            records.save(record, folder)
+            say(f"run {shown(folder)}")
+            for server in left:
+                way = f"keyelab stop --port {server.port}"
+                say(f"a server of {server.run_dir} runs on port {server.port}; to end it: {way}")
+            record.python_packages_sha256 = seal.freeze(folder)
+            if todo.before and source:
+                _take_over(todo, source, folder, record, say)
+            with scratch.used(folder):
+                code = _run_phases(todo, folder, record, say)
+        except KeyboardInterrupt:
+            code = 130
+        except OSError as error:
+            raise _unwritten(folder, error) from None
+        finally:
+            if (folder / "run.json").exists():
+                record.duration_s = round(time.monotonic() - started, 1)
+                with held_back():  # a second Ctrl-C does not leave it unsealed
+                    _end(todo, folder, record, code == 130, say)
     return folder, code
+
+
+def _end(todo: Plan, folder: Path, record: Run, stopped: bool, say: Say) -> None:
+    servers.stop(todo.parameters.get("serve"), folder, say)
+    interrupted.settle(record, folder)
+    record.status = "interrupted" if stopped else records.overall(record.phases)
+    record.finished = records.now()
+    _seal(todo, folder, record)
 
 
 def _run_phases(todo: Plan, folder: Path, record: Run, say: Say) -> int:
@@ -137,10 +149,11 @@ def _run_phases(todo: Plan, folder: Path, record: Run, say: Say) -> int:
         entry = record.phases[PHASES.index(phase)]
         entry.started = records.now()
         entry.inputs_sha256 = inputs_digest(phase, todo.parameters[phase], folder)
+        records.save(record, folder)  # a killed run tells which phase it was in
         say(f"{Path(entry.notebook).stem} ...")
         given = todo.parameters[phase].given()
         done = execute_phase(phase, folder, {**given, "run_dir": shown(folder)})
-        _note(entry, done)
+        done.note(entry)
         records.save(record, folder)
         say(f"{Path(entry.notebook).stem} {entry.status} after {entry.duration_s:.1f} s")
         if entry.status in ("failed", "interrupted"):
@@ -154,15 +167,6 @@ def _run_phases(todo: Plan, folder: Path, record: Run, say: Say) -> int:
                 later.reason = f"{phase} {entry.status}"
             break
     return code
-
-
-def _note(entry: PhaseRecord, done: Executed) -> None:
-    entry.status = done.status
-    entry.reason = done.reason
-    entry.duration_s = done.duration_s
-    entry.checks = done.checks
-    entry.facts = done.facts
-    entry.failure = done.failure
 
 
 def _blank(phase: str, todo: Plan) -> PhaseRecord:
@@ -192,8 +196,8 @@ def inputs_digest(phase: str, resolved: parameters.Resolved[Any], folder: Path) 
     return sha256_json([sha256_file(source_notebook(phase)), package, values, needed])
 
 
-def _resumable(todo: Plan) -> Path:
-    source = records.latest(todo.target)
+def _resumable(todo: Plan, source: Path | None) -> Path:
+    source = source or records.latest(todo.target)
     if source is None:
         raise KeyelabError(
             f"expected an earlier run of {todo.target} to resume from, found none",
@@ -231,21 +235,23 @@ def _take_over(todo: Plan, source: Path, folder: Path, record: Run, say: Say) ->
             shutil.copy2(path, target)
         record.phases[index] = taken
         say(f"{Path(taken.notebook).stem} {taken.status} (reused from {taken.reused_from})")
+    records.save(record, folder)
 
 
 def _seal(todo: Plan, folder: Path, record: Run) -> None:
     try:
-        seal.seal(record, folder, servers.logs(todo.parameters.get("serve"), folder))
+        growing = servers.logs(todo.parameters.get("serve"), folder)
+        if not growing:
+            scratch.remove(folder)
+        seal.seal(record, folder, growing)
     except OSError as error:
         raise _unwritten(folder, error) from None
 
 
 def _unwritten(folder: Path, error: OSError) -> KeyelabError:
-    return KeyelabError(
-        f"expected to write {shown(error.filename or folder)}, found: {error.strerror or error}; "
-        f"{shown(folder)} was never sealed and holds only what was written before",
-        f"df -h {shown(folder)}; then run it again",
-    )
+    left = f"{shown(folder)} was never sealed and holds only what was written before"
+    left = left if (folder / "run.json").exists() else ""
+    return records.unwritten(folder, error, left)
 
 
 def summary(folder: Path) -> list[str]:
@@ -261,10 +267,11 @@ def summary(folder: Path) -> list[str]:
             lines += [f"    {line}" for line in phase.failure.message.splitlines()]
             lines.append(f"    log: {shown(folder / phase.failure.log)}")
     if resume := records.resume_command(run):
-        if resume.endswith("--from video_test"):
+        before, _, first = resume.rpartition("--from ")
+        if before and records.asks_server(run.phases[PHASES.index(first)]):
             try:
                 servers.require(folder, run.target)
             except KeyelabError:  # the run has stopped its server
-                resume = resume.replace("--from video_test", "--from serve")
+                resume = f"{before}--from serve"
         lines.append(f"resume: {resume}")
     return [*lines, f"record: {shown(folder / 'index.html')}"]

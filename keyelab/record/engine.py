@@ -12,8 +12,8 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,14 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, NotebookExecutionManager
 from papermill.iorw import papermill_io
 
-from keyelab.files import located, redact, write_text
+from keyelab.errors import KeyelabError
+from keyelab.files import located, redact, shown, write_text
+from keyelab.record import hold
 from keyelab.record.failure import Logs
 from keyelab.record.nb import INJECTED
+from keyelab.record.run import unwritten
+from keyelab.record.seal import SUMS
+from keyelab.record.signals import held_back
 
 INTERRUPTED = 130
 BANNER_TAG = "papermill-error-cell-tag"  # papermill drops cells with this tag from its inputs
@@ -67,6 +72,20 @@ class HonestClient(PapermillNotebookClient):  # type: ignore[misc]
         self._outcome(outcome, reason, index)
         self._banner(cell, index, outcome, reason)
 
+    def start_new_kernel(self, **kwargs: Any) -> None:
+        """Start it; an interruption waits until it is known which process that is."""
+        with held_back() as came:
+            super().start_new_kernel(**kwargs)
+        if came:
+            raise KeyboardInterrupt
+
+    def end_kernel(self) -> None:
+        """End a kernel whose start or end was interrupted: it would write into a sealed record."""
+        with held_back():
+            if self.km is not None and self.km.has_kernel:
+                self.shutdown_kernel = "immediate"
+                self._cleanup_kernel()
+
     def set_widgets_metadata(self) -> None:
         """Records hold no widget state: code forges and offline HTML cannot draw it."""
 
@@ -100,7 +119,10 @@ class KeyelabEngine(NBClientEngine):  # type: ignore[misc]
     def execute_notebook(cls, nb: Any, kernel_name: str, *words: Any, **named: Any) -> Any:
         """Run the notebook, or stop before an output is written that looks like a run."""
         _require_kernel(kernel_name)
-        return super().execute_notebook(nb, kernel_name, *words, **named)
+        _write_atomically()
+        with _run_folder(_given(nb)) as lock:
+            named["pass_fds"] = lock
+            return super().execute_notebook(nb, kernel_name, *words, **named)
 
     @classmethod
     def execute_managed_notebook(
@@ -113,11 +135,11 @@ class KeyelabEngine(NBClientEngine):  # type: ignore[misc]
         start_timeout: int = 60,
         execution_timeout: int | None = None,
         kernel_stderr: Any = None,
+        pass_fds: Sequence[int] = (),
         **kwargs: Any,
     ) -> Any:
         """Run the notebook; raises what stopped it, SystemExit(130) for an interruption."""
-        _write_atomically()
-        given = nb_man.nb.metadata.get("papermill", {}).get("parameters", {})
+        given = _given(nb_man.nb)
         stem = Path(kwargs.pop("input_path", None) or "").stem
         folder = located(given["run_dir"]) / "logs" if given.get("run_dir") else None
         client = HonestClient(
@@ -134,12 +156,42 @@ class KeyelabEngine(NBClientEngine):  # type: ignore[misc]
         )
         with _injected(list(given)), _sigterm_interrupts():
             try:
-                return client.execute(env=dict(os.environ), stderr=kernel_stderr)
+                env = dict(os.environ)
+                return client.execute(env=env, stderr=kernel_stderr, pass_fds=tuple(pass_fds))
             except BaseException as error:
+                client.end_kernel()
                 client.stopped(0, error)  # a kernel that did not start has run no cell
                 if isinstance(error, KeyboardInterrupt):
                     raise SystemExit(INTERRUPTED) from None
                 raise
+
+
+def _given(nb: Any) -> dict[str, Any]:
+    return dict(nb.metadata.get("papermill", {}).get("parameters", {}))
+
+
+@contextmanager
+def _run_folder(given: dict[str, Any]) -> Iterator[list[int]]:
+    """Hold the run folder that was given; SystemExit in two lines when that cannot be."""
+    if not given.get("run_dir"):
+        yield []
+        return
+    folder = located(given["run_dir"])
+    if (folder / SUMS).exists():
+        raise SystemExit(
+            f"expected a run folder that is not sealed, found the record {shown(folder)}\n"
+            "  next: papermill … -p run_dir ANOTHER"
+        )
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context(hold.held(folder))
+        except OSError as error:
+            problem = unwritten(folder, error)
+            raise SystemExit(f"{problem.message}\n  next: {problem.hint}") from None
+        except KeyelabError as error:
+            raise SystemExit(f"{error.message}\n  next: {error.hint}") from None
+        yield [lock]
 
 
 def _require_kernel(name: str) -> None:

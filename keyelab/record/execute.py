@@ -1,4 +1,4 @@
-"""Runs one notebook through papermill and says truly how it ended."""
+"""Runs one notebook through papermill and says truly how it ended, also from what it left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from keyelab.checks import Check
 from keyelab.files import project_root, read_json
-from keyelab.record.run import Failure, PhaseStatus, stem
+from keyelab.record.run import Failure, PhaseRecord, PhaseStatus, stem
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,16 @@ class Executed:
     """How a phase ended."""
 
     status: PhaseStatus
-    duration_s: float
+    duration_s: float | None
     reason: str = ""
     checks: list[Check] = field(default_factory=list)
     facts: dict[str, Any] | None = None
     failure: Failure | None = None
+
+    def note(self, entry: PhaseRecord) -> None:
+        """Write it into the record."""
+        for name in vars(self):
+            setattr(entry, name, getattr(self, name))
 
 
 def execute_phase(phase: str, folder: Path, values: Mapping[str, Any]) -> Executed:
@@ -57,8 +62,27 @@ def execute_phase(phase: str, folder: Path, values: Mapping[str, Any]) -> Execut
     return _told(phase, folder, output, time.monotonic() - started, raised)
 
 
+def left_by(phase: str, folder: Path) -> Executed:
+    """How a phase ended by what it left in the run folder: passed, failed or else interrupted."""
+    output = folder / f"{stem(phase)}.ipynb"
+    raised = None if _is_complete(output) else KeyboardInterrupt()
+    return _told(phase, folder, output, None, raised)
+
+
+def _is_complete(output: Path) -> bool:
+    if not output.exists():
+        return False
+    code = [cell for cell in read_json(output)["cells"] if cell["cell_type"] == "code"]
+    return all(
+        "shell.execute_reply" in cell["metadata"].get("execution", {})
+        and cell["metadata"].get("papermill", {}).get("status") == "completed"
+        for cell in code
+        if "".join(cell["source"]).strip()
+    )
+
+
 def _told(
-    phase: str, folder: Path, output: Path, seconds: float, raised: BaseException | None
+    phase: str, folder: Path, output: Path, seconds: float | None, raised: BaseException | None
 ) -> Executed:
     left = folder / "facts" / f"{phase}.json"
     content = read_json(left) if left.exists() else {}
@@ -66,10 +90,11 @@ def _told(
     facts = content.get("facts")
     status = content.get("status")
     if raised is None and status in ("passed", "warned", "skipped"):
+        seconds = content["duration_s"] if seconds is None else seconds
         return Executed(status, seconds, content["reason"], checks, facts)
     failure = failure_in(output, raised, f"logs/{output.stem}-kernel.log")
     ended: PhaseStatus = "interrupted" if failure.kind == "interrupted" else "failed"
-    if status == "failed":
+    if status == "failed" and ended == "failed":
         failure = failure.model_copy(update={"kind": "check"})
     elif left.exists():
         left.unlink()
@@ -79,6 +104,8 @@ def _told(
 def failure_in(output: Path, raised: BaseException | None, log: str) -> Failure:
     """Read from an executed notebook which cell ended it, how, and with what sentence."""
     kind, cell_id, message = "error", "", str(raised or "the notebook ended before its last cell")
+    if isinstance(raised, KeyboardInterrupt):
+        kind = "interrupted"
     if output.exists():
         notebook = read_json(output)
         told = notebook["metadata"].get("keyelab", {})

@@ -6,6 +6,7 @@ warned, failed or interrupted; a phase also skipped, reused or not run.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shlex
@@ -23,6 +24,8 @@ from keyelab.files import project_root, read_json, redacted, shown, write_json, 
 from keyelab.params import PARAMETERS
 
 SCHEMA = 1
+NEWEST = "newest"  # instead of a run's name
+TIME = "%Y-%m-%dT%H:%M:%SZ"
 RunStatus = Literal["running", "passed", "warned", "failed", "interrupted"]
 PhaseStatus = Literal["passed", "warned", "failed", "interrupted", "skipped", "not run"]
 
@@ -65,6 +68,13 @@ class Growing(_Part):
     sha256: str = Field(description="digest of these first bytes")
 
 
+class Original(_Part):
+    """The record that a shared copy was made from."""
+
+    run_id: str
+    sums_sha256: str = Field(description="digest of the original's SHA256SUMS")
+
+
 class Tool(_Part):
     """The keyelab that made the record."""
 
@@ -86,18 +96,21 @@ class Run(_Part):
     command: list[str]
     dry_run: bool = False
     pid: int
-    resumes: str = Field("", description="run whose earlier phases were reused")
+    boot: str = Field("", description="digest of the machine's boot id: where and when pid counts")
+    resumes: str = Field("", description="run that it goes on from")
+    closed: str | None = Field(None, description="when another process sealed it for a dead one")
     tool: Tool
     python_packages_sha256: str = Field("", description="digest of env/pip-freeze.txt")
     growing: dict[str, Growing] = Field(
         {}, description="logs of servers that were left running, path below the run folder: start"
     )
+    original: Original | None = Field(None, description="of a copy made by keyelab share")
     phases: list[PhaseRecord]
 
 
 def now() -> str:
     """UTC, ISO-8601, seconds."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(timezone.utc).strftime(TIME)
 
 
 def stem(phase: str) -> str:
@@ -105,12 +118,33 @@ def stem(phase: str) -> str:
     return f"{list(PARAMETERS).index(phase) + 1:02d}_{phase}"
 
 
+def boot() -> str:
+    """What `Run.boot` holds for this machine since it was started; '' unknown."""
+    try:
+        said = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    except OSError:
+        return ""
+    return hashlib.sha256(said.strip()).hexdigest()[:12]
+
+
 def new_run_folder(target: str) -> Path:
-    """Make records/<target>/<YYYYMMDDTHHMMSSZ>-<8 hex>/."""
+    """Make records/<target>/<YYYYMMDDTHHMMSSZ>-<8 hex>/; KeyelabError where that cannot be."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     folder = project_root() / "records" / target / f"{stamp}-{secrets.token_hex(4)}"
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise unwritten(folder, error) from None
     return folder
+
+
+def unwritten(folder: Path, error: OSError, left: str = "") -> KeyelabError:
+    """The error for a run folder that cannot be written; `left` says what became of the run."""
+    return KeyelabError(
+        f"expected to write {shown(error.filename or folder)}, found: {error.strerror or error}"
+        + (f"; {left}" if left else ""),
+        f"df -h {shown(folder.parent)}; ls -ld {shown(folder.parent)}",
+    )
 
 
 def save(run: Run, folder: Path) -> None:
@@ -140,6 +174,17 @@ def latest(target: str) -> Path | None:
     return folder if (folder / "run.json").exists() else None
 
 
+def chosen(record: Path | None, target: str) -> Path:
+    """The record that was named, or the target's newest; KeyelabError when it has none."""
+    folder = record or latest(target)
+    if folder is None:
+        raise KeyelabError(
+            f"expected a run of {target} under {shown(project_root() / 'records')}, found none",
+            f"keyelab run --target {target}",
+        )
+    return folder
+
+
 def point_latest(folder: Path) -> None:
     """Name a run as the target's newest."""
     write_text(folder.parent / "LATEST", folder.name + "\n")
@@ -156,6 +201,8 @@ def overall(phases: list[PhaseRecord]) -> RunStatus:
 
 def resume_command(run: Run) -> str:
     """What to type to go on from the failed phase with the run's settings; '' if none failed."""
+    if run.closed and run.status == "interrupted":  # it need not be the newest
+        return f"keyelab run --resume {run.run_id}"
     broken = next((phase.phase for phase in run.phases if phase.failure), None)
     if broken is None or run.dry_run:
         return ""
@@ -164,6 +211,12 @@ def resume_command(run: Run) -> str:
         place = words.index("--from")
         del words[place : place + 2]
     return shlex.join([*words, "--from", broken])
+
+
+def asks_server(entry: PhaseRecord) -> bool:
+    """Whether a phase needs the server that 06_serve left to run."""
+    sweep = entry.parameters.get("sweep", {}).get("value")
+    return entry.phase == "video_test" or (entry.phase == "perf_analysis" and bool(sweep))
 
 
 def tool() -> Tool:

@@ -12,7 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import psutil
 import pytest
+from holding import other_holder
+
+from keyelab.record import hold
 
 
 def notebook(folder: Path, *cells: str) -> Path:
@@ -156,3 +160,79 @@ def test_a_secret_in_an_output_is_redacted_before_it_is_written(tmp_path: Path) 
     text = (tmp_path / "out.ipynb").read_text()
     assert "abcdef123456" not in text
     assert "[redacted]" in text
+
+
+def parameterized(folder: Path, *cells: str) -> Path:
+    path = notebook(folder, "run_dir = ''", *cells)
+    book = nbformat.read(path, 4)
+    book.cells[0].metadata["tags"] = ["parameters"]
+    nbformat.write(book, path)
+    return path
+
+
+def test_a_run_folder_in_use_or_sealed_is_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    source = parameterized(tmp_path, "1")
+    held, sealed = tmp_path / "held", tmp_path / "sealed"
+    held.mkdir()
+    sealed.mkdir()
+    (sealed / "SHA256SUMS").write_text("")
+    with other_holder(held) as pid:
+        for folder, why in (
+            (held, f"in use by a run that goes on (pid {pid})"),
+            (sealed, "expected a run folder that is not sealed, found the record"),
+        ):
+            before = list(folder.iterdir())
+            done = subprocess.run(
+                [sys.executable, "-m", "papermill", "in.ipynb", "out.ipynb", "--engine", "keyelab",
+                 "--no-progress-bar", "--log-level", "ERROR", "-p", "run_dir", str(folder)],
+                cwd=source.parent, capture_output=True, text=True, timeout=120,
+            )  # fmt: skip
+            assert done.returncode == 1
+            assert why in done.stderr
+            assert "Traceback" not in done.stderr
+            assert not (tmp_path / "out.ipynb").exists()
+            assert list(folder.iterdir()) == before
+
+
+def test_the_kernel_of_a_killed_run_holds_the_folder_until_it_is_gone(tmp_path: Path) -> None:
+    source = parameterized(tmp_path, "import time; time.sleep(60)")
+    run = tmp_path / "run"
+    process = start(tmp_path, source, "-p", "run_dir", str(run))
+    wait_for_running(tmp_path, 2)  # after the parameters and those that were given
+    (kernel,) = set(hold.holders(run)) - {process.pid}
+    os.kill(kernel, signal.SIGSTOP)
+    process.kill()
+    process.wait()
+    assert hold.is_held(run)
+    assert hold.holders(run) == [kernel]
+    os.kill(kernel, signal.SIGCONT)
+    with hold.held(run, wait_s=20):
+        assert hold.holders(run) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_kernel_that_is_still_starting_ends_with_its_interrupted_run(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    spec = tmp_path / "share" / "kernels" / "slow"
+    spec.mkdir(parents=True)
+    words = [sys.executable, "-c", "import time; time.sleep(600)", "{connection_file}"]
+    (spec / "kernel.json").write_text(
+        json.dumps({"argv": words, "display_name": "s", "language": "x"})
+    )
+    source = notebook(tmp_path, "1")
+    path = {"JUPYTER_PATH": str(tmp_path / "share")}
+    process = start(tmp_path, source, "-k", "slow", env=path)
+    kernels: list[psutil.Process] = []
+    while not kernels:
+        assert process.poll() is None
+        below = psutil.Process(process.pid).children()
+        kernels = [one for one in below if "time.sleep(600)" in " ".join(one.cmdline())]
+    process.send_signal(number)
+    assert process.wait(60) == 130
+    assert not kernels[0].is_running()
+    book, statuses = outcome(tmp_path)
+    assert statuses == ["failed"]
+    assert book["metadata"]["keyelab"]["outcome"] == "interrupted"
