@@ -48,13 +48,8 @@ def read(file: str = "") -> str:
     how = f"openssl rand -hex 32 > {shown(path)}"
     if not keys:
         raise UsageError(f"expected an API key {what}, found none", how)
-    keys = [_usable(key, what, how) for key in keys]
-    if len(keys[0]) < _SHORTEST:
-        raise UsageError(
-            f"expected a key of at least {_SHORTEST} characters {what}, found {len(keys[0])}: "
-            "llama-server writes the last four of them to its log",
-            how,
-        )
+    for key in keys:
+        _usable(key, what, how)
     return keys[0]
 
 
@@ -82,6 +77,12 @@ def _usable(key: str, what: str, how: str) -> str:
     if not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(
             f"expected an API key {what}, found blanks, control characters or others than ASCII",
+            how,
+        )
+    if len(key) < _SHORTEST:
+        raise UsageError(
+            f"expected a key of at least {_SHORTEST} characters {what}, found {len(key)}: "
+            "llama-server writes the last four of them to its log",
             how,
         )
     return key

@@ -159,7 +159,7 @@ def run(
         )
     if check and code not in ok_codes:
         raise CommandFailed(
-            f"{Path(words[0]).name} ended with {_status(code)}: {_last_words(lines)}{where}",
+            f"{Path(words[0]).name} ended with {status(code)}: {_last_words(lines)}{where}",
             f"run it by hand: {redact(quoted(words))}",
             returncode=code,
             log=log,
@@ -180,7 +180,7 @@ def fate(pid: int, wait_s: float = 0.0) -> str:
             return "is gone"
         if words[0] in "ZX":  # the state is the third field of proc(5), exit_code the 52nd
             code = os.waitstatus_to_exitcode(int(words[49]))
-            return f"ended with {_status(code)}" if code else "has ended"  # 0 may be a refusal
+            return f"ended with {status(code)}" if code else "has ended"  # 0 may be a refusal
         if time.monotonic() > deadline:
             return "still runs"
         time.sleep(0.05)
@@ -209,7 +209,8 @@ def _end_group(process: subprocess.Popen[str]) -> None:
             continue
 
 
-def _status(code: int) -> str:
+def status(code: int) -> str:
+    """How a process ended, from its exit code; below 0 is a signal."""
     if code < 0:
         return f"signal {signal.Signals(-code).name}"
     return f"exit status {code}"

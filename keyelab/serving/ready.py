@@ -14,6 +14,7 @@ from keyelab.serving.process import exit_status
 from keyelab.serving.progress import Progress
 from keyelab.serving.state import ServerState, process_of
 from keyelab.shell import quoted as command
+from keyelab.shell import status as ending
 
 _MEASURABLE_BYTES = 2**28
 OnProgress = Callable[[float | None, str], None]
@@ -121,7 +122,7 @@ class Load:
     def _ended(self) -> KeyelabError:
         state = self.state
         code = exit_status(state.pid)
-        how = "" if code is None else f" with {'signal' if code < 0 else 'exit status'} {abs(code)}"
+        how = "" if code is None else f" with {ending(code)}"
         report = read_log(state)
         where, hint = "", report.hint if report.cause else f"run it by hand: {command(state.argv)}"
         if others := port.listeners(state.port, state.host):  # also where the log came to nothing

@@ -75,6 +75,15 @@ def test_variable_that_no_client_could_send_is_refused(
     assert KEY not in str(error.value)
 
 
+def test_a_short_key_is_refused_wherever_it_stands(
+    key_file: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMA_API_KEY", "tooshort")
+    for file in ("", key_file(f"{KEY}\ntooshort\n")):
+        with pytest.raises(UsageError, match=r"at least 16 characters .* found 8"):
+            apikey.read(file)
+
+
 def test_client_goes_past_proxies_and_without_a_key_for_whoever_listens(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

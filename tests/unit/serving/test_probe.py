@@ -49,10 +49,10 @@ def test_whatever_is_no_object_with_status_200_is_none(url: str, path: str) -> N
 
 
 def test_refused_key_is_one_sentence_without_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LLAMA_API_KEY", "never-shown")
+    monkeypatch.setenv("LLAMA_API_KEY", "never-shown-by-anything")
     with pytest.raises(KeyelabError, match="refuses the API key") as error:
         probe.get(url, "/locked")
-    assert "never-shown" not in str(error.value)
+    assert "never-shown-by-anything" not in str(error.value)
 
 
 def test_proxy_variables_are_not_used(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +65,9 @@ def test_proxy_variables_are_not_used(url: str, monkeypatch: pytest.MonkeyPatch)
 
 def test_key_of_the_environment_is_sent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     probe.get(url, "/health")
-    monkeypatch.setenv("LLAMA_API_KEY", "a-key")
+    monkeypatch.setenv("LLAMA_API_KEY", "a-key-of-the-environment")
     probe.get(url, "/health")
-    assert Handler.seen == [None, "Bearer a-key"]
+    assert Handler.seen == [None, "Bearer a-key-of-the-environment"]
 
 
 def test_nobody_there_is_none() -> None:
