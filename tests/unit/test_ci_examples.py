@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import yaml
+from calls import calls, refusal
 
 from keyelab.cli import cli
 
@@ -34,21 +33,6 @@ def scripts() -> list[str]:
     return [*found, *re.findall(r"`(keyelab [^`]+)`", (CI / "README.md").read_text())]
 
 
-def commands(program: str) -> list[list[str]]:
-    """The words after each call of a program."""
-    found = []
-    for line in "\n".join(scripts()).replace("\\\n", " ").splitlines():
-        words = shlex.split(line)
-        if words and Path(words[0]).name == program:
-            found.append(words[1:])
-    return found
-
-
-def unknown_options(command: click.Command, words: list[str]) -> set[str]:
-    known = {option for item in command.params for option in item.opts}
-    return {word for word in words if word.startswith("-")} - known
-
-
 @pytest.mark.parametrize(
     ("schema", "path"),
     [
@@ -66,20 +50,19 @@ def test_an_example_follows_the_schema_of_its_platform(schema: str, path: Path) 
 
 
 def test_every_keyelab_command_and_option_exists() -> None:
-    found = commands("keyelab")
+    found = calls("keyelab", scripts())
     assert {words[0] for words in found} >= {"run", "verify", "stop", "export", "share"}
     for words in found:
-        assert words[0] in cli.commands, words
-        assert not unknown_options(cli.commands[words[0]], words[1:]), words
+        assert not refusal(cli, words), words
 
 
 def test_papermill_takes_the_options_and_the_files_are_there() -> None:
     from papermill.cli import papermill
 
-    found = commands("papermill")
+    found = calls("papermill", scripts())
     assert len(found) == 2, "one on GitHub, one on GitLab"
     for words in found:
-        assert not unknown_options(papermill, words)
+        assert not refusal(papermill, words)
         assert words[words.index("--engine") + 1] == "keyelab"
         named = [words[0], *(words[i + 1] for i, word in enumerate(words) if word == "-f")]
         assert len(named) == 3
