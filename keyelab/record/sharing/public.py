@@ -12,10 +12,10 @@ _TEXTS = {".py", ".yaml", ".json", ".log", ".md", ".j2"}
 # of what tools and packages print; everything below these names too
 _SITES = """
 github.com githubusercontent.com github.io json-schema.org gitlab.com gitee.com huggingface.co
-hf.co hf-mirror.com modelscope.cn pypi.org pythonhosted.org python.org jupyter.org readthedocs.io
+hf.co hf-mirror.com modelscope.cn python.org jupyter.org readthedocs.io
 w3.org gnu.org llvm.org cmake.org kernel.org debian.org ubuntu.com opensource.org apache.org
 nvidia.com amd.com hygon.cn sourcefind.cn microsoft.com google.com googleapis.com ffmpeg.org
-mozilla.org wikipedia.org arxiv.org anaconda.org npmjs.com docker.io docker.com ggml.ai
+mozilla.org wikipedia.org arxiv.org ggml.ai
 example.com example.org example.net
 """
 # accounts and folders that name nobody
