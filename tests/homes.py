@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).parents[1]
 SHARED = ("builds", "downloads", "gates", "overlays", "sources", "videos")  # dear, and by digest
@@ -57,3 +60,14 @@ def make_home(folder: Path) -> Path:
         (ROOT / "work" / name).mkdir(parents=True, exist_ok=True)
         (folder / "work" / name).symlink_to(ROOT / "work" / name)
     return folder
+
+
+def add_broken_target(home: Path) -> None:
+    """Give a checkout parameters of its own, and the target `broken`: smoke, whose 01 fails."""
+    (home / "params").unlink()
+    shutil.copytree(ROOT / "params", home / "params")
+    folder = shutil.copytree(home / "params" / "smoke", home / "params" / "broken")
+    # no machine has such a disk
+    for name, value in (("common", {"target": "broken"}), ("env_check", {"min_disk_gib": 1e6})):
+        path = folder / f"{name}.yaml"
+        path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **value}))

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from homes import ROOT, latest, make_home
+from homes import ROOT, add_broken_target, latest, make_home
 
 PYTHON = os.environ.get("KEYELAB_AIRFLOW_PYTHON", "")
 pytestmark = [
@@ -34,12 +33,7 @@ class Airflow:
         self.home.mkdir()
         make_home(self.home)
         (self.home / ".venv").symlink_to(sys.prefix)
-        (self.home / "params").unlink()
-        shutil.copytree(ROOT / "params", self.home / "params")
-        values = self.home / "params" / "smoke" / "env_check.yaml"
-        broken = shutil.copytree(values.parent, self.home / "params" / "broken")
-        given = yaml.safe_load(values.read_text())
-        (broken / values.name).write_text(yaml.safe_dump({**given, "min_disk_gib": 1e6}))
+        add_broken_target(self.home)
         (folder / "dags").mkdir()
         shutil.copy(ROOT / "docs" / "ci" / "airflow_dag.py", folder / "dags" / "keyelab_dag.py")
         kernel = ["-m", "ipykernel", "install", "--prefix", str(folder), "--name", "keyelab"]

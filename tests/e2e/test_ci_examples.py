@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from homes import ROOT, latest, make_home
+from homes import ROOT, add_broken_target, latest, make_home
 
 pytestmark = pytest.mark.source
 CI = ROOT / "docs" / "ci"
@@ -25,12 +24,7 @@ def home(tmp_path: Path, llama_source: Path) -> Path:
     """A checkout with this environment as its .venv, and a target whose first check fails."""
     home = make_home(tmp_path)
     (home / ".venv").symlink_to(sys.prefix)
-    (home / "params").unlink()
-    shutil.copytree(ROOT / "params", home / "params")
-    shutil.copytree(home / "params" / "smoke", home / "params" / "broken")
-    values = home / "params" / "broken" / "env_check.yaml"
-    given = yaml.safe_load(values.read_text())
-    values.write_text(yaml.safe_dump({**given, "min_disk_gib": 1e6}))  # no machine has it
+    add_broken_target(home)
     return home
 
 

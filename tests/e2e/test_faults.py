@@ -166,7 +166,7 @@ def test_a_killed_server_fails_its_phase_with_what_happened(
     assert (status(run.folder), entry["status"]) == ("failed", "failed")
     message = entry["failure"]["message"]
     if stage == "loading":
-        assert "ended with signal 9 while loading" in message
+        assert "ended with signal SIGKILL while loading" in message
     else:
         assert "the connection was lost" in message
         assert "SIGKILL" in message
