@@ -242,13 +242,13 @@ def test_a_server_killed_in_the_middle_of_an_answer_is_named(tmp_path: Path) -> 
 def test_a_wrong_key_and_a_full_cache_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("-np", "2", "-kvu", "--api-key", "right")
+    words = ("-np", "2", "-kvu", "--api-key", "right-0123456789")
     with running(tmp_path, words, context_tokens=600) as server:
         put = chat.asking(server, timeout_s=60, kept=tmp_path / "reply.jsonl")
         with pytest.raises(KeyelabError, match="401") as caught:
             put(endless())
         assert "LLAMA_API_KEY" in caught.value.hint
-        monkeypatch.setenv("LLAMA_API_KEY", "right")
+        monkeypatch.setenv("LLAMA_API_KEY", "right-0123456789")
         said: list[str] = []
 
         def one(number: int) -> None:

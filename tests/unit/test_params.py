@@ -71,7 +71,7 @@ def test_a_copied_folder_that_still_names_the_old_target_is_refused(checkout: Pa
     put(checkout, "common", "target: old\n")
     error = refused("build")
     assert "expected target: box in params/box/common.yaml, found 'old'" in error.message
-    assert error.hint == "write box there"
+    assert error.hint == "write target: box there"
 
 
 def test_an_unknown_target_names_a_close_one(checkout: Path) -> None:

@@ -450,10 +450,10 @@ def test_the_key_of_the_environment_is_sent_and_its_proxy_not_used(
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    monkeypatch.setenv("LLAMA_API_KEY", "planted-key")
+    monkeypatch.setenv("LLAMA_API_KEY", "planted-key-0123456789")
     server.script = stream(delta("stop", content="x"), "data: [DONE]")
     assert put(server).answer == "x"
-    assert server.headers["Authorization"] == "Bearer planted-key"
+    assert server.headers["Authorization"] == "Bearer planted-key-0123456789"
 
 
 def test_the_key_of_a_file_is_sent_and_the_environments_is_not(
