@@ -302,7 +302,7 @@ def test_a_log_that_cannot_grow_ends_the_server_and_is_told(
     assert code == 1, said
     message = phases(run.folder)[phase]["failure"]["message"]
     if stage == "loading":
-        assert f"ended with signal {signal.SIGXFSZ.value} while loading" in message
+        assert f"ended with signal {signal.SIGXFSZ.name} while loading" in message
     else:
         assert "the connection was lost" in message
         assert "SIGXFSZ" in message
