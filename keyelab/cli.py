@@ -141,11 +141,11 @@ def stop(workdir: str, port: int | None) -> None:
     Waits until processes and port are gone and the cards' memory is as before the start. One that
     cannot be stopped does not keep the others running.
     """
+    from keyelab.record import scratch
     from keyelab.serving.process import stop as stop_server
     from keyelab.serving.state import all_states
 
     failed: KeyelabError | None = None
-
     chosen = [s for s in all_states(located(workdir)) if port in (None, s.port)]
     if port is not None and not chosen:
         raise KeyelabError(
@@ -160,6 +160,8 @@ def stop(workdir: str, port: int | None) -> None:
             continue
         memory = f", device memory {done.memory}" if done.memory else ""
         click.echo(f"stopped the server on port {state.port} ({done.how}{memory})")
+    for run_dir in {s.run_dir for s in chosen} - {s.run_dir for s in all_states(located(workdir))}:
+        scratch.remove(located(run_dir))
     if not chosen:
         click.echo("no server to stop")
     if failed:

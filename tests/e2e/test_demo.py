@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from homes import ROOT, latest, make_home, phases, run_keyelab
 
+from keyelab.record import scratch
+
 pytestmark = pytest.mark.e2e
 
 
@@ -70,6 +72,7 @@ def test_a_kept_server_is_asked_again_while_the_record_of_its_start_stays_true(
     finally:
         stopped = run_keyelab(demo_home, "stop")
     assert stopped.returncode == 0, stopped.stdout
+    assert not scratch.path(first).exists(), "its temporary files go with the server"
     port = int(facts["url"].rsplit(":", 1)[1])
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0
