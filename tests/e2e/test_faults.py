@@ -26,6 +26,8 @@ from keyelab.serving.state import ServerState, all_states, is_running
 pytestmark = pytest.mark.e2e
 ASKED = ["What happens in these pictures?"] * 100
 LONG = ["--set", f"video_test.more_prompts={ASKED}"]
+# halted in an answer, or between two of the hundred questions
+LOST = ("the connection was lost", "nothing listens there")
 
 
 def until(found: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
@@ -168,7 +170,7 @@ def test_a_killed_server_fails_its_phase_with_what_happened(
     if stage == "loading":
         assert "ended with signal SIGKILL while loading" in message
     else:
-        assert "the connection was lost" in message
+        assert any(words in message for words in LOST)
         assert "SIGKILL" in message
         kept = run.folder / "logs" / "07_video_test-reply.jsonl"
         assert "red" in kept.read_text(), "what came of the answer is kept"
@@ -304,7 +306,7 @@ def test_a_log_that_cannot_grow_ends_the_server_and_is_told(
     if stage == "loading":
         assert f"ended with signal {signal.SIGXFSZ.name} while loading" in message
     else:
-        assert "the connection was lost" in message
+        assert any(words in message for words in LOST)
         assert "SIGXFSZ" in message
     assert_nothing_is_left(home, server)
     assert_true(run.folder)
